@@ -14,8 +14,16 @@ _WILDCARD: Final = "*"
 _T = TypeVar("_T")
 
 
+def as_dns(host: str) -> str:
+    """Returns a host name as certificates have it: lower case, A-labels (IDNA 2008), no dot at the end.
+
+    A text that is no host name is returned as it is: no certificate names it.
+    """
+    return _normal(host) or host
+
+
 def names_host(der: bytes, host: str) -> bool:
-    """May a server with this certificate call itself `host`, a name or an address?
+    """Returns whether qdrouterd 1.20 would take a server with this certificate for `host`, a name or an address.
 
     Its DNS names count, and its common names; for an address also its addresses. In each label of a DNS name or a
     common name one `*` stands for any characters of that label; never for a part of an address. A certificate that
@@ -91,7 +99,9 @@ def _normal(host: str) -> str | None:
     text = host.removesuffix(".")
     if not text.isascii():
         try:
-            text = text.encode("idna").decode("ascii")
+            import idna  # it loads large tables, which few names need
+
+            text = idna.encode(text, uts46=True).decode("ascii")
         except UnicodeError:
             return None
     text = text.lower()

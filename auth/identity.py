@@ -43,3 +43,8 @@ class Identity:
     proof: Proof | None = None
     ends_at_s: float | None = None
     grants: Grants | None = None
+
+    @property
+    def login(self) -> str | None:
+        """The user who has logged in, or proved who it is by a certificate; None: an anonymous peer."""
+        return self.user if self.user not in (None, "", "anonymous") and self.mechanism != "ANONYMOUS" else None

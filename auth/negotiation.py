@@ -223,8 +223,12 @@ class ServerNegotiation:
                 self._rounds += 1
                 if self._rounds > MAX_ROUNDS:
                     return self._refuse("SASL(-1): generic failure: too many challenges")
+                try:
+                    challenge = sasl_frames.encode_challenge(data)
+                except SaslFrameError as fault:  # what the client sent made it so long
+                    return self._refuse(f"SASL(-1): generic failure: {fault}")
                 self._state = _State.AWAITING_RESPONSE
-                return [Reply(data=sasl_frames.encode_challenge(data))]
+                return [Reply(data=challenge)]
             case Ask(request=request):
                 self._state = _State.VERIFYING
                 return [Verify(request=request)]

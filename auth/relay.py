@@ -50,7 +50,7 @@ class Forward:
 class Voucher:
     """The service's word on who the client is.
 
-    user    "" where it names none
+    user    "" where it names none: then the client is not let in
     grants  None where it says nothing of addresses
     """
 
@@ -169,10 +169,25 @@ class RelayedNegotiation:
             if not isinstance(parsed, CheckPassword):
                 return self._refuse(parsed.detail)
             self.claimed_user = parsed.user
+        elif self._mechanism == "LOGIN" and (fault := self._fault_of_login(response)) is not None:
+            return self._refuse(fault)
         elif self.claimed_user is None and response is not None and hash_of(self._mechanism or "") is not None:
             self.claimed_user = claimed_name(response)
         self._state = _State.AWAITING_SERVICE
         return [Forward(frame=frame)]
+
+    def _fault_of_login(self, response: bytes | None) -> str | None:
+        """Why the service does not see this message of LOGIN: the user's name, then the password; None: it does."""
+        if not response and self._rounds == 0:
+            return None  # a sasl-init without either
+        if self.claimed_user is None:
+            parsed = parse_plain(b"\0%b\0-" % (response or b""))
+            if isinstance(parsed, CheckPassword):
+                self.claimed_user = parsed.user
+        else:
+            # A service that reads it as a text of C would find an empty one before a NUL.
+            parsed = parse_plain(b"\0-\0%b" % (response or b""))
+        return None if isinstance(parsed, CheckPassword) else parsed.detail
 
     # The service
 
@@ -215,6 +230,9 @@ class RelayedNegotiation:
         """The service has let the client in and said who it is."""
         if self._state is not _State.AWAITING_SERVICE:
             return self.fail("the service vouched for nobody")
+        if not voucher.user:
+            # Attack: a service that lets in and forgets to say whom. The user "" would be one of policy's rules.
+            return self.fail("the service let the client in and named no user")
         self._state = _State.DONE
         identity = Identity(
             user=voucher.user,

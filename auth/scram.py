@@ -34,6 +34,9 @@ HASHES: Final = ("SHA-512", "SHA-256", "SHA-1")
 
 # A message has a name, a nonce and a proof. Attack: to have us hold and parse more of a client that nobody knows.
 MAX_MESSAGE_BYTES: Final = MAX_USER_BYTES + 1024
+# The nonce comes back in our challenge, whose frame may have 512 bytes. Attack: one of 1,500 characters, whose
+# challenge could not be sent: an error of ours, which counted for no ban. Clients have 16 to 64.
+MAX_NONCE_CHARACTERS: Final = 256
 
 # The one channel binding that both TLSv1.2 and 1.3 have here: Python's ssl knows no tls-exporter.
 BINDING: Final = "tls-server-end-point"
@@ -153,7 +156,7 @@ class Scram:
         if found is None:
             raise _FaultyMessageError("extensions-not-supported" if "m=" in bare else "other-error")
         name, nonce, extensions = found.groups()
-        if not _are_distinct(extensions):
+        if len(nonce) > MAX_NONCE_CHARACTERS or not _are_distinct(extensions):
             raise _FaultyMessageError("other-error")
         if _ESCAPED_NAME.fullmatch(name) is None or not _is_well_formed(self._user or ""):
             raise _FaultyMessageError("invalid-username-encoding")

@@ -17,11 +17,12 @@ from auth.client_hello import Unfinished, server_name
 from auth.host_names import names_host
 from auth.revocation import RevocationError, read_lists
 from auth.secrets import Secret
+from auth.verify_depth import bound_depth
 from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
-# Stops a peer that keeps a handshake going for ever with small messages. Two certificate chains at OpenSSL's own limit
-# of 100 KiB each, and room.
-MAX_HANDSHAKE_BYTES = 256 * 1024
+# Stops a peer that keeps a handshake going for ever with small messages, or has us look at certificates without end.
+# MAX_CERTIFICATES of 4 KiB each, and room; one with an RSA key of 4,096 bits has 2 KiB.
+MAX_HANDSHAKE_BYTES = 48 * 1024
 
 # The plaintext of one TLS record; SSL_read never returns more.
 _RECORD_BYTES = 16 * 1024
@@ -133,10 +134,43 @@ class Served:
     end_point: bytes | None
 
 
+class HandshakeStep:
+    """One call of OpenSSL, which may compute for milliseconds without the interpreter's lock: a thread may make it.
+
+    fault  that it ended with; None: the handshake is done
+    """
+
+    __slots__ = ("_ssl", "fault")
+
+    def __init__(self, tls: ssl.SSLObject) -> None:
+        self._ssl = tls
+        self.fault: BaseException | None = None
+
+    def run(self) -> None:
+        """Call once, and touch the tunnel's bytes only when it has returned. Never raises."""
+        try:
+            self._ssl.do_handshake()
+        except BaseException as fault:  # raised again where the tunnel goes on
+            self.fault = fault
+
+    def forget_session(self, incoming: ssl.MemoryBIO) -> None:
+        """The step has returned, and the connection is over. incoming  of the tunnel"""
+        if self.fault is None:
+            _forget_session(self._ssl, incoming)
+
+
+# Has `run` called, soon and in whatever thread, and `done` on the event loop after it has returned. Where the step is
+# not wanted any more neither is called.
+Elsewhere = Callable[[Callable[[], None], Callable[[], None]], None]
+
+
 class TlsTunnel:
     """One TLS connection in memory.
 
     Feed the bytes from the socket to `receive`; after every call write those of `take_output` to the socket.
+
+    elsewhere  makes the steps of the handshake; None: `receive` does. While one is made `is_waiting` is true, what
+               comes waits, and `on_step` is called after it: then the caller calls `receive` again, with no data
     """
 
     __slots__ = (
@@ -151,9 +185,13 @@ class TlsTunnel:
         "_outgoing",
         "_record_left",
         "_ssl",
+        "_step",
         "_waiting",
         "_without_data",
+        "elsewhere",
         "has_more",
+        "is_waiting",
+        "on_step",
     )
     chosen: str | None = None  # the sslProfile that the client's server name has chosen
 
@@ -186,6 +224,10 @@ class TlsTunnel:
         self._without_data = 0
         self._late_handshakes = 0
         self.has_more = False  # ciphertext waits for the next turn
+        self.elsewhere: Elsewhere | None = None
+        self.on_step: Callable[[], None] = _nothing
+        self.is_waiting = False
+        self._step: HandshakeStep | None = None  # that is made elsewhere, or was and is not judged
 
     @property
     def is_established(self) -> bool:
@@ -226,10 +268,22 @@ class TlsTunnel:
             self._waiting = self._waiting[self._at :] + data if self._waiting else data
             self._at = 0
         plaintext: list[bytes] = []
+        if self._step is not None:
+            if self.is_waiting:
+                return b""
+            step, self._step = self._step, None
+            self._judge(step.fault)
+            if self._is_established:
+                self._read(plaintext)
+            if not self._waiting:
+                return plaintext[0] if len(plaintext) == 1 else b"".join(plaintext)
         while True:
             was_established = self._is_established
             records = self._feed()
             if not was_established:
+                if self.elsewhere is not None and records:
+                    self._shake_hands_elsewhere(self.elsewhere)
+                    break
                 self._shake_hands()
             if self._is_established:
                 before = len(plaintext)
@@ -318,7 +372,7 @@ class TlsTunnel:
 
         Errors  TlsFailure.
         """
-        if self._is_discarded:
+        if self._is_discarded or self.is_waiting:
             return
         try:
             sent = self._ssl.write(plaintext) if plaintext else 0
@@ -345,14 +399,15 @@ class TlsTunnel:
         """The socket is closed: nothing is read or written any more, and nobody resumes the session."""
         if self._is_discarded:
             return
+        self.on_step = _nothing
         if self._forgets_session and self._is_established:
-            # OpenSSL takes a session out of its cache at once when a record is broken.
-            self._incoming.write(bytes(_RECORD_BYTES + 1024))
-            try:
-                while self._ssl.read(_RECORD_BYTES):
-                    pass
-            except ssl.SSLError:
-                pass
+            _forget_session(self._ssl, self._incoming)
+        elif self._forgets_session and self._step is not None:
+            # The handshake may be done in its thread by now, or soon, and then its session is in the cache.
+            step, incoming = self._step, self._incoming
+            self.on_step = lambda: step.forget_session(incoming)
+            if not self.is_waiting:
+                self.on_step()
         self._end()
         self._is_discarded, self._is_established = True, False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -360,7 +415,7 @@ class TlsTunnel:
 
     def take_output(self) -> bytes:
         """Ciphertext to write to the socket; after a failure, the alert."""
-        return self._outgoing.read()
+        return b"" if self.is_waiting else self._outgoing.read()
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -400,14 +455,32 @@ class TlsTunnel:
         return 0 if suite is None else suite[2]
 
     def _shake_hands(self) -> None:
-        try:
-            self._ssl.do_handshake()
-        except ssl.SSLWantReadError:
-            return
-        except ssl.SSLCertVerificationError as fault:
-            raise UntrustedCertificate(failure_text(fault)) from None
-        except (ssl.SSLError, ssl.CertificateError) as fault:
-            raise (TlsFailure if self._is_tls else NotTls)(failure_text(fault)) from None
+        step = HandshakeStep(self._ssl)
+        step.run()
+        self._judge(step.fault)
+
+    def _shake_hands_elsewhere(self, elsewhere: Elsewhere) -> None:
+        step = self._step = HandshakeStep(self._ssl)
+        self.is_waiting, self.has_more = True, False
+        elsewhere(step.run, self._end_step)
+
+    def _end_step(self) -> None:
+        self.is_waiting = False
+        self.on_step()
+
+    def _judge(self, fault: BaseException | None) -> None:
+        """A step of the handshake is made. Errors: TlsFailure."""
+        match fault:
+            case None:
+                pass
+            case ssl.SSLWantReadError():
+                return
+            case ssl.SSLCertVerificationError():
+                raise UntrustedCertificate(failure_text(fault)) from None
+            case ssl.SSLError() | ssl.CertificateError():
+                raise (TlsFailure if self._is_tls else NotTls)(failure_text(fault)) from None
+            case _:
+                raise fault
         self._is_established = True
         _refuse_weak(self._ssl.context, self.peer_certificate)
         if self._ssl.session_reused and (ends_at_s := self.peer_expires_at_s) is not None and ends_at_s <= time.time():
@@ -451,7 +524,7 @@ def peer_chain(tunnel: TlsTunnel) -> Chain | None:
 
 
 class NamedTunnel(TlsTunnel):
-    """A client's, whose server has to have the right name (auth.host_names.names_host)."""
+    """A client's tunnel, whose server has to have the right name by the rules of 1.20 (auth.host_names.names_host)."""
 
     __slots__ = ("_host",)
 
@@ -460,8 +533,8 @@ class NamedTunnel(TlsTunnel):
         super().__init__(context, server_side=False, server_hostname=host)
         self._host = host
 
-    def _shake_hands(self) -> None:
-        super()._shake_hands()
+    def _judge(self, fault: BaseException | None) -> None:
+        super()._judge(fault)
         if self._is_established and not names_host(self.peer_certificate or b"", self._host):
             self._outgoing.read()  # in TLSv1.3 our own certificate, which is not for others
             what = f"Hostname mismatch, certificate is not valid for '{self._host}'"
@@ -508,6 +581,20 @@ class ChoosingTunnel(TlsTunnel):
             self._ssl = served.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
             self._asks_certificate = self._forgets_session = served.context.verify_mode is ssl.CERT_REQUIRED
         return True
+
+
+def _nothing() -> None:
+    """Does nothing, where nobody listens."""
+
+
+def _forget_session(tls: ssl.SSLObject, incoming: ssl.MemoryBIO) -> None:
+    """OpenSSL takes a session out of its cache at once when a record is broken."""
+    incoming.write(bytes(_RECORD_BYTES + 1024))
+    try:
+        while tls.read(_RECORD_BYTES):
+            pass
+    except ssl.SSLError:
+        pass
 
 
 def _refuse_weak(context: ssl.SSLContext, certificate: bytes | None) -> None:
@@ -617,6 +704,7 @@ def _harden(context: ssl.SSLContext) -> None:
     context.options |= ssl.Options.OP_NO_COMPRESSION | ssl.Options.OP_NO_RENEGOTIATION
     # An intermediate CA in caCertFile is an anchor of its own (§6.5).
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    bound_depth(context)
 
 
 def _load_own_certificate(context: ssl.SSLContext, profile: TlsProfile) -> bool:

@@ -131,7 +131,7 @@ SASL_CONFIGURATION = """\
 pwcheck_method: auxprop
 auxprop_plugin: userfile
 userfile_path: {folder}/users
-mech_list: PLAIN SCRAM-SHA-256 ANONYMOUS
+mech_list: PLAIN SCRAM-SHA-256 ANONYMOUS EXTERNAL
 """
 
 

@@ -38,6 +38,7 @@ class Reason(StrEnum):
     MESSAGE_TOO_LARGE = "message_too_large"
     BYTE_BUDGET = "byte_budget"
     MESSAGE_STALLED = "message_stalled"
+    MESSAGE_HOLDS_UP_OTHERS = "message_holds_up_others"
     RECEIVER_STALLED = "receiver_stalled"
     MANAGEMENT_NOT_ALLOWED = "management_not_allowed"
     HOST_VALUE_NOT_ALLOWED = "host_value_not_allowed"

@@ -13,7 +13,7 @@ Pure. Source: docs/policy.md, Rights of management; the entity types are those o
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
@@ -372,6 +372,28 @@ def some_difference(more: ManagementRights, less: ManagementRights) -> str:
     for (operation, name), attributes in _difference(more, less):
         return f"{operation} {name}" if attributes is None else f"{operation} {name}({attributes[0]})"
     return HOST if more.has_host and not less.has_host else ""
+
+
+def common(one: ManagementRights, other: ManagementRights) -> ManagementRights:
+    """The rights that both have, shown as the grants of `one`."""
+    allowed: dict[tuple[str, str], frozenset[str] | None] = {}
+    for pair, attributes in one.allowed.items():
+        if pair not in other.allowed:
+            continue
+        limited = other.allowed[pair]
+        if attributes is None or limited is None:
+            allowed[pair] = limited if attributes is None else attributes
+        elif both := attributes & limited:
+            allowed[pair] = both
+    return ManagementRights(
+        grants=one.grants, allowed=MappingProxyType(allowed), has_host=one.has_host and other.has_host
+    )
+
+
+def with_type_of(rights: ManagementRights, kept: ManagementRights, entity_type: str) -> ManagementRights:
+    """`rights`, and what `kept` gives over the entities of one type."""
+    own = {pair: attributes for pair, attributes in kept.allowed.items() if pair[1] == entity_type}
+    return replace(rights, allowed=MappingProxyType({**rights.allowed, **own}))
 
 
 def holds(rights: ManagementRights, grant: str) -> bool:

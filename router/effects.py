@@ -1,13 +1,13 @@
 """The effects that the control plane may ask for: plain values, carried out by `router.io`.
 
-Imports nothing of ours. Hot data (transfers, dispositions) never becomes an effect; see docs/journeys.md.
+Hot data (transfers, dispositions) never becomes an effect; see docs/journeys.md.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Required, TypedDict, cast
 
-LogLevel = Literal["trace", "debug", "info", "notice", "warning", "error", "critical"]
+from policy.configuration.log_levels import LogLevel as LogLevel
 
 # Members of audit events. schemas/audit_event.json defines each name and says what it means.
 AuditStage = Literal[

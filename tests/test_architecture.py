@@ -34,8 +34,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "policy.addressing": (),
     "policy.files": ("schemas", "policy"),
     "policy.files.regular": (),
+    "policy.configuration": ("schemas", "policy", "policy.addressing", "policy.files"),
     "policy.analysis": ("schemas", "policy", "policy.addressing", "policy.files"),
-    "policy.lint": ("schemas", "policy", "policy.addressing", "policy.files", "policy.analysis"),
+    "policy.lint": (
+        *("schemas", "policy", "policy.addressing", "policy.files", "policy.configuration", "policy.analysis"),
+    ),
     # The files a verb or an editor is given; not a part of any verb.
     "policy.cli.sources": ("policy", "policy.analysis", "policy.files", "policy.files.regular"),
     "policy.editor": (
@@ -51,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router": (),
     "router.values": (),
     "router.faults": (),
-    "router.effects": ("router.values",),
+    "router.effects": ("router.values", "policy.configuration.log_levels"),
     "router.core": ROUTER_VOCABULARY,
     "router.linkstate": ROUTER_VOCABULARY,
     "router.network": ("router.linkstate", "router.core", "router.amqp", *ROUTER_VOCABULARY),
@@ -68,15 +71,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("router.amqp", "router.amqp.engine", "router.amqp.layout", *ROUTER_VOCABULARY),
     ),
     "router.audit": ("schemas", *ROUTER_VOCABULARY),
-    "router.management": ("schemas", "policy", "policy.files", "policy.files.regular", *ROUTER_VOCABULARY),
-    "router.management.client": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
+    "router.management": (
+        *("schemas", "policy", "policy.files", "policy.files.regular", "policy.configuration", *ROUTER_VOCABULARY),
+    ),
+    "router.management.client": (
+        *("schemas", "auth", "policy.configuration", "router.amqp", "router.management", *ROUTER_VOCABULARY),
+    ),
     "router.tools": (
-        *("schemas", "auth", "policy.printing", "router.amqp", "router.management", "router.management.client"),
-        *ROUTER_VOCABULARY,
+        *("schemas", "auth", "policy.printing", "policy.configuration", "router.amqp", "router.management"),
+        *("router.management.client", *ROUTER_VOCABULARY),
     ),
     "router.control": (
         *("schemas", "policies", "policy", "policy.analysis.pattern_notes"),
-        *("policy.files.positioned_json", "policy.files.regular"),
+        *("policy.configuration", "policy.files.positioned_json", "policy.files.regular"),
         *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
         *("router.connection", "router.audit", "router.management", "router.io", "router.network", "router.edge"),
@@ -88,17 +95,24 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *ROUTER_VOCABULARY,
     ),
     # The program itself; its name is what unit files and scripts start.
-    "router.io.daemon": ("policies", "router.control", "router.management", "router.io", *ROUTER_VOCABULARY),
-    "qpid_dispatch": (
-        *("policy.files.conf_text", "router.management", "router.management.client", "router.tools", "router.values"),
+    "router.io.daemon": (
+        *("policies", "policy.configuration", "policy.printing", "router.control", "router.management", "router.io"),
+        *ROUTER_VOCABULARY,
     ),
-    "qpid_dispatch_internal": ("qpid_dispatch", "router.management", "router.tools", "schemas"),
+    "qpid_dispatch": (
+        *("policy.files.conf_text", "policy.configuration", "router.management", "router.management.client"),
+        *("router.tools", "router.values"),
+    ),
+    "qpid_dispatch_internal": (
+        *("qpid_dispatch", "policy.configuration", "router.management", "router.tools", "schemas"),
+    ),
     "qpid_dispatch_site": (),
     "spark": ("policy", "policy.addressing", "policy.files", "policy.lint", "policy.cli.sources", "schemas"),
 }
 
 # Third-party package -> the modules that may import it.
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    "idna": ("auth",),
     "jsonschema": ("policy", "router.audit.trail", "spark"),
     "referencing": ("policy",),
     "pysasl": ("auth",),
@@ -342,7 +356,14 @@ MAX_PARAMETERS = 8
 LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
+    "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
+    "router.core.core.Core": "what enters and leaves the router passes here: addresses, links and totals agree",
+    "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
+    "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",
     "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
+    "auth.tls.TlsTunnel": "records and steps of the handshake share OpenSSL's object and its two buffers",
+    "router.connection.stack.Stack": "each event of a connection meets each of its stages",
+    "router.connection.accepted.Connection": "all that counts as a failure before the Open: none may be missed",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
 }
 LONG_CONSTRUCTORS = {

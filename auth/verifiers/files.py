@@ -352,7 +352,7 @@ def _read(path: str) -> str:
 def _check_status(path: str, status: os.stat_result) -> None:
     if status.st_mode & (stat.S_IWGRP | stat.S_IRWXO):
         raise UserFileError(
-            f"{path}: mode {stat.S_IMODE(status.st_mode):03o} lets others at the password hashes; "
+            f"{path}: mode {stat.S_IMODE(status.st_mode):03o} lets others at the passwords in it; "
             f"make it private: chmod 600 {path}"
         )
     if status.st_uid not in (0, os.geteuid()):

@@ -3,7 +3,17 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import chains, connections, messages, queries, routes, services, streams, websockets
+from benchmarks.cases import (
+    chains,
+    connections,
+    messages,
+    queries,
+    routes,
+    services,
+    strangers,
+    streams,
+    websockets,
+)
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -38,6 +48,7 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "calls": services.calls,
         "telemetry": services.telemetry,
         "fan-out": services.fan_out,
+        "strangers": strangers.strangers,
         "websocket": websockets.websocket,
     }
 )

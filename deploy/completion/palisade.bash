@@ -12,7 +12,7 @@ _palisade_options() {
         "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
         "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
-        "qdpolicy lint") echo "-h --help --format --explain --output --fail-level --ignore --config --baseline --write-baseline --fleet --at --fix --diff --unsafe" ;;
+        "qdpolicy lint") echo "-h --help --format --explain --output --fail-level --ignore --select --config --baseline --write-baseline --fleet --at --fix --diff --unsafe" ;;
         "qdpolicy lsp") echo "-h --help --stdio" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;
@@ -103,6 +103,7 @@ _palisade_values() {
         "qdpolicy lint --output") echo "FILES" ;;
         "qdpolicy lint --fail-level") echo "note warning error" ;;
         "qdpolicy lint --ignore") echo "NOTHING" ;;
+        "qdpolicy lint --select") echo "NOTHING" ;;
         "qdpolicy lint --config") echo "FILES" ;;
         "qdpolicy lint --baseline") echo "FILES" ;;
         "qdpolicy lint --write-baseline") echo "FILES" ;;

@@ -4,7 +4,7 @@ Used for sourcePattern, targetPattern and, with enableVhostNamePatterns, for vho
 Source: docs/spec/policy-and-auth.md §2.6.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 ONE = "*"
 ANY_NUMBER = "#"
@@ -127,9 +127,13 @@ class PatternTree:
 
     def find(self, tokens: Sequence[str]) -> str | None:
         """The payload of the best match: a literal token before `*`, `*` before `#`, from the first token on."""
+        return next(self.matches(tokens), None)
+
+    def matches(self, tokens: Sequence[str]) -> Iterator[str]:
+        """The payloads of all matches, the best first."""
         end = len(tokens)
         if end > MAX_TOKENS:
-            return None
+            return
         node: _Node | None = self._root
         at = 0
         stack: list[tuple[_Node, int]] = []
@@ -139,7 +143,7 @@ class PatternTree:
         while True:
             if node is None:
                 if not stack:
-                    return None
+                    return
                 node, at = stack.pop()
             if node.is_any_number:
                 if (node, at) in tried:
@@ -148,9 +152,9 @@ class PatternTree:
                 tried.add((node, at))
             if at == end:
                 if node.payload is not None:
-                    return node.payload
+                    yield node.payload
                 if node.any_number is not None and node.any_number.payload is not None:
-                    return node.any_number.payload
+                    yield node.any_number.payload
                 node = None
                 continue
             # The last one pushed is tried first, and a literal word before all of them.

@@ -30,6 +30,12 @@ def rule_id(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is no rule: {advice}`qdpolicy rules` lists them")
 
 
+def rule_or_family(text: str) -> tuple[str, ...]:
+    """The ids of a family of rules, or the id of one."""
+    family = tuple(rule.ID for rule in RULES if text.lower() == rule.FAMILY)
+    return family or (rule_id(text),)
+
+
 def add_router_option(parser: argparse.ArgumentParser) -> None:
     """`--router-id`."""
     text = "id of the router the policy is for, which its _topo/ addresses have (default: that of the configuration)"

@@ -5,14 +5,14 @@ import json
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from policy.cli.arguments import product_version, rule_id
+from policy.cli.arguments import product_version, rule_id, rule_or_family
 from policy.cli.collector import without_collector
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
@@ -20,6 +20,7 @@ from policy.cli.progress import progress
 from policy.cli.sources import (
     CLEAN,
     FINDINGS,
+    SASL_TEXT,
     STDIN,
     UNREADABLE,
     WRONG_USE,
@@ -27,9 +28,11 @@ from policy.cli.sources import (
     UnreadableError,
     cannot_be_read,
     load,
+    load_files,
     read_text,
 )
 from policy.cli.style import is_colored
+from policy.cli.trees import TreeError, is_sasl_file, policy_files_of, policy_folders_below, routers_below
 from policy.files.positioned_json import NotJson, parse
 from policy.files.redaction import lines_without_secrets, without_secrets
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
@@ -37,8 +40,8 @@ from policy.lint.findings import Finding, Level, PolicyText
 from policy.lint.ignoring import fingerprints, with_levels, without_known
 from policy.lint.mending import harm
 from policy.lint.places import mended
-from policy.lint.reports import FOR_PEOPLE, FORMATS, Report
-from policy.lint.rules import check_all, check_fleet
+from policy.lint.reports import FOR_PEOPLE, FORMATS, Report, fixable
+from policy.lint.rules import RULES, check_all, check_fleet
 from policy.printing import printable
 
 CONFIGURATION = "qdpolicy.toml"
@@ -46,9 +49,10 @@ CONFIGURATION = "qdpolicy.toml"
 DESCRIPTION = """\
 Look for mistakes in policy files, the JSON files of a router's policyDir, and in router configurations (.conf).
 
-A folder stands for its *.json files, which one router loads together; a configuration for itself and its policyDir. No
-host name is looked up, and nothing is changed without --fix. With --fleet the configurations are those of the routers
-of one network, and a folder stands for the *.conf files in it and in its folders.
+A configuration (.conf or .json) stands for itself and its policyDir. A folder stands for the configurations in it and
+below it, and for the *.json files of each folder that none of them names, which one router loads together. No host name
+is looked up, and nothing is changed without --fix. With --fleet the configurations are those of the routers of one
+network.
 """
 EPILOG = """\
 exit status:
@@ -70,7 +74,7 @@ def add_parser(verbs: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    paths_help = "a policy file, a folder of them, or a router's .conf; - is standard input"
+    paths_help = "a policy file, a router's configuration, or a folder of them; - is standard input"
     parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=paths_help)
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
     explain_help = "say with every finding why, not only with the first one of its rule"
@@ -89,6 +93,8 @@ def add_parser(verbs: Any) -> None:
         type=rule_id,
         help="leave out a rule; may be given several times",
     )
+    select_help = "only these rules: an id, or a family such as security; may be given several times"
+    parser.add_argument("--select", metavar="ID", action="append", default=[], type=rule_or_family, help=select_help)
     parser.add_argument("--config", metavar="FILE", type=Path, help=f"default: {CONFIGURATION}, if it is there")
     parser.add_argument("--baseline", metavar="FILE", type=Path, help="leave out the findings recorded there")
     parser.add_argument("--write-baseline", metavar="FILE", type=Path, help="record the findings, and succeed")
@@ -153,11 +159,11 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
     findings: list[Finding] = []
     whole = Loaded()
     now = time.time() if options.at is None else options.at
-    ignored = (*options.ignore, *configuration.ignored)
+    selected = {id_ for ids in options.select for id_ in ids} or {rule.ID for rule in RULES}
+    ignored = (*options.ignore, *configuration.ignored, *(rule.ID for rule in RULES if rule.ID not in selected))
     routers: list[PolicyText] = []
     with progress() as watch:
-        for path in _routers_in(options.paths, whole) if options.fleet else options.paths:
-            loaded = load(path, partial(watch, "reading files"))
+        for loaded in _units(options, whole, partial(watch, "reading files")):
             found = check_all(tuple(loaded.entities), ignored, loaded.texts, now, partial(watch, "rules checked"))
             findings += with_levels(found, configuration.levels)
             whole.problems += loaded.problems
@@ -166,7 +172,7 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
         if options.fleet:
             findings += with_levels(check_fleet(tuple(routers), ignored, whole.texts), configuration.levels)
     return Report(
-        findings=tuple(dict.fromkeys(findings)),
+        findings=configuration.without_ignored_paths(dict.fromkeys(findings)),
         problems=tuple(whole.problems),
         texts=whole.texts,
         explains_all=options.explain,
@@ -176,21 +182,53 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
     )
 
 
-def _routers_in(paths: Sequence[Path], whole: Loaded) -> list[Path]:
-    """The configurations of a fleet: each path, a folder standing for those in it. A fault becomes a problem."""
-    found: list[Path] = []
-    for path in paths:
-        files = [*sorted(path.glob("*.conf")), *sorted(path.glob("*/*.conf"))] if path.is_dir() else [path]
-        if not files:
-            why = "there is no *.conf file in this folder or in one of its own"
-            whole.problems.append((str(path), cannot_be_read(why)))
-        found += files
-    return found
+Watch = Callable[[Sequence[Path]], Iterable[Path]]
+
+
+def _units(options: argparse.Namespace, whole: Loaded, watch: Watch) -> Iterator[Loaded]:
+    """What each router, or each folder of policy files, reads together. A fault becomes a problem of `whole`."""
+    for path in options.paths:
+        try:
+            if path.is_dir():
+                yield from _units_below(path, whole, watch, is_fleet=options.fleet)
+            elif is_sasl_file(path):
+                print(printable(f"{path}: {SASL_TEXT}"), file=sys.stderr)
+            else:
+                yield load(path, watch)
+        except TreeError as error:
+            whole.problems.append((str(path), cannot_be_read(str(error))))
+
+
+def _units_below(folder: Path, whole: Loaded, watch: Watch, *, is_fleet: bool) -> Iterator[Loaded]:
+    """Raises TreeError."""
+    read: set[str] = set()
+    routers = routers_below(folder)
+    for file in routers:
+        loaded = load(file, watch)
+        read.update(loaded.texts)
+        yield loaded
+    if is_fleet:
+        if not routers:
+            why = "there is no configuration of a router in this folder or below it"
+            whole.problems.append((str(folder), cannot_be_read(why)))
+        return
+    folders = policy_folders_below(folder)
+    if not routers and folders in ([], [folder]):
+        yield load(folder, watch)  # every *.json file in it is to be a policy
+        return
+    for each in folders:
+        files = [file for file in policy_files_of(each) if str(file) not in read]
+        loaded = Loaded()
+        load_files(watch(files), loaded, are_policy=True)
+        if files:
+            yield loaded
 
 
 def _show_fixes(report: Report, options: argparse.Namespace) -> int:
     changed = mended(report.findings, report.texts, is_unsafe_allowed=options.unsafe)
     _show_problems(report)
+    if not changed and (left := fixable(report)):
+        print(f"qdpolicy: no fix is safe{left}", file=sys.stderr)
     status = UNREADABLE if report.problems else CLEAN
     for file, after in changed.items():
         if (problem := harm(file, report.texts[file], after.text, is_unsafe=options.unsafe)) is not None:

@@ -1,23 +1,39 @@
 """The files a verb is given: policy files, router configurations, folders of policy files."""
 
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from policy.analysis.outlines import Outline, Written, outline
 from policy.attributes import SourceLocation
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import Problem
 from policy.files.regular import MAX_POLICY_BYTES, folder_names, is_policy_file, read_regular
-from policy.files.sections import Section
+from policy.files.sections import CONF_SUFFIX, Section
 from policy.files.validation import load_sections
 from policy.printing import printable
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
+_COMMENT_LINE: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+_POLICY: Final = re.compile(r'\s*\[\s*\[\s*"')
+_SECTION: Final = re.compile(
+    r"^[ \t]*(?:router|listener|connector|ssl-?profile|auth-?service-?plugin|address|link-?route|auto-?link|policy"
+    r"|vhost|log)[ \t]*\{",
+    re.MULTILINE | re.IGNORECASE,
+)
+_SASL: Final = re.compile(
+    r"^[ \t]*(?:mech_list|pwcheck_method|auxprop_plugin|sasldb_path|userfile_path|saslauthd_path|keytab)[ \t]*:",
+    re.MULTILINE,
+)
+# As far as one looks to see what a file is.
+BEGINNING: Final = 64_000
+
 STDIN = "-"
+SASL_TEXT: Final = "this is a configuration of SASL: `qdrouterd --check` reads it with that of its router"
 STDIN_NAMES = ("stdin.json", "stdin.conf")
 CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 
@@ -39,10 +55,14 @@ class Loaded:
     def policy(self) -> Mapping[str, object]:
         """The `policy` section; where only policy files were given, vhost policy is taken to be on."""
         for entity in self.entities:
-            if entity.type == "policy" and (entity.source.file or "").endswith(".conf"):
+            if entity.type == "policy" and entity.is_of_router:
                 return entity.attributes
-        is_configuration = any(file.endswith(".conf") for file in self.texts)
-        return {} if is_configuration else {"enableVhostPolicy": True}
+        return {} if self.is_configuration else {"enableVhostPolicy": True}
+
+    @property
+    def is_configuration(self) -> bool:
+        """Is a router's configuration among the files?"""
+        return any(entity.is_of_router for entity in self.entities) or any(map(_is_conf, self.texts))
 
     @property
     def vhosts(self) -> Sequence[tuple[Mapping[str, object], SourceLocation | None]]:
@@ -62,7 +82,7 @@ def load(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -
     watch  passes the files on, one by one
     """
     loaded = Loaded()
-    load_files(watch(files_of(path, loaded)), loaded)
+    load_files(watch(files_of(path, loaded)), loaded, are_policy=path.is_dir())
     folder = loaded.policy.get("policyDir")
     if isinstance(folder, str) and folder:
         # As the router takes it, and else beside the configuration.
@@ -70,7 +90,7 @@ def load(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -
         if not place.is_dir():
             loaded.problems.append((str(path), cannot_be_read(f"its policyDir '{folder}' is no folder")))
         else:
-            load_files(watch(_folder_files(place, loaded)), loaded)
+            load_files(watch(_folder_files(place, loaded)), loaded, are_policy=True)
     return loaded
 
 
@@ -93,11 +113,14 @@ def _folder_files(folder: Path, loaded: Loaded) -> list[Path]:
         return []
 
 
-def load_files(files: Iterable[Path], loaded: Loaded) -> None:
-    """As load_file, for files that a router would read together."""
+def load_files(files: Iterable[Path], loaded: Loaded, *, are_policy: bool = False) -> None:
+    """As load_file, for files that a router would read together.
+
+    are_policy  they are those of a policyDir
+    """
     left = MAX_POLICY_BYTES
     for file in files:
-        load_file(file, loaded)
+        load_file(file, loaded, is_policy=are_policy)
         left -= len(loaded.texts.get(str(file), "").encode())
         if left < 0:
             text = f"these policy files have more than {MAX_POLICY_BYTES >> 20} MiB together"
@@ -105,7 +128,7 @@ def load_files(files: Iterable[Path], loaded: Loaded) -> None:
             return
 
 
-def load_file(file: Path, loaded: Loaded) -> None:
+def load_file(file: Path, loaded: Loaded, *, is_policy: bool = False) -> None:
     """Add the entities and the text of one file, or its problems. `-` is standard input."""
     name = str(file)
     buffer = loaded.buffers.get(name)
@@ -116,12 +139,32 @@ def load_file(file: Path, loaded: Loaded) -> None:
     try:
         text = read_text(file) if buffer is None else buffer
         name = stdin_name(text) if name == STDIN else name
-        loaded.entities += load_sections(text, name)
+        if name.endswith(CONF_SUFFIX) and is_sasl_configuration(text):
+            loaded.problems.append((name, Problem(line=1, column=1, text=SASL_TEXT)))
+            return
+        loaded.entities += load_sections(text, name, is_policy=is_policy)
         loaded.texts[name] = text
     except PolicyFileError as error:
         loaded.problems += [(name, problem) for problem in error.problems]
     except UnreadableError as error:
         loaded.problems.append((name, cannot_be_read(str(error))))
+
+
+def _is_conf(name: str) -> bool:
+    return name.endswith(CONF_SUFFIX)
+
+
+def is_ours(text: str, file: str) -> bool:
+    """Does it look like policy or a router's configuration? Folders have JSON files of all kinds."""
+    beginning = text[:BEGINNING]
+    if file.endswith(CONF_SUFFIX):
+        return Path(file).name.startswith("qdrouterd") or _SECTION.search(beginning) is not None
+    return file.endswith(".json") and _POLICY.match(_COMMENT_LINE.sub("", beginning)) is not None
+
+
+def is_sasl_configuration(text: str) -> bool:
+    """Is it the `.conf` file of the SASL library, which saslConfigDir names? It has no sections."""
+    return _SASL.search(text) is not None and _SECTION.search(text) is None
 
 
 class UnreadableError(Exception):

@@ -47,6 +47,7 @@ class Checker:
             loaded.entities += earlier.entities
         configuration, known, problem = lint_configuration(file, request["roots"])
         found = check_all(tuple(loaded.entities), configuration.ignored, loaded.texts, float(request["now"]))
+        found = configuration.without_ignored_paths(found)
         found = without_known(with_levels(found, configuration.levels), known)
         files = {
             name: _diagnostics(name, loaded, found, encoding, is_readable=name not in unreadable)
@@ -110,7 +111,7 @@ def _span(positions: Positions, start: int, length: int) -> list[tuple[int, int]
 
 def _policy(loaded: Loaded) -> dict[str, Any]:
     """What the rights of a user depend on beside his vhost; nothing where the configuration is not known."""
-    if not any(file.endswith(".conf") for file in loaded.texts):
+    if not loaded.is_configuration:
         return {}
     written = {"enableVhostPolicy": "no", **loaded.policy}
     return {key: str(written[key]) for key in ("enableVhostPolicy", "maxMessageSize") if key in written}

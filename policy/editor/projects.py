@@ -10,7 +10,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from policy.cli.sources import Loaded, UnreadableError, cannot_be_read, load_files, read_text, why_unread
+from policy.cli.sources import (
+    BEGINNING,
+    Loaded,
+    UnreadableError,
+    cannot_be_read,
+    is_ours,
+    load_files,
+    read_text,
+    why_unread,
+)
 from policy.files.positioned_json import NotJson, Problem, parse
 from policy.files.regular import MAX_POLICY_FILES, folder_names, is_policy_file, read_start
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
@@ -21,24 +30,7 @@ _CONF: Final = ".conf"
 _MAX_CONFIGURATIONS: Final = 20
 _MAX_LEVELS: Final = 40
 
-_COMMENT_LINE: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-_POLICY: Final = re.compile(r'\s*\[\s*\[\s*"')
-_SECTION: Final = re.compile(
-    r"^[ \t]*(?:router|listener|connector|ssl-?profile|auth-?service-?plugin|address|link-?route|auto-?link|policy"
-    r"|vhost|log)[ \t]*\{",
-    re.MULTILINE | re.IGNORECASE,
-)
 _POLICY_DIR: Final = re.compile(r"policy-?dir", re.IGNORECASE)
-# As far as one looks to see what a file is.
-_BEGINNING: Final = 64_000
-
-
-def is_ours(text: str, file: str) -> bool:
-    """Does it look like policy or a router's configuration? Editors open JSON files of all kinds."""
-    beginning = text[:_BEGINNING]
-    if file.endswith(_CONF):
-        return Path(file).name.startswith("qdrouterd") or _SECTION.search(beginning) is not None
-    return file.endswith(".json") and _POLICY.match(_COMMENT_LINE.sub("", beginning)) is not None
 
 
 def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
@@ -52,7 +44,8 @@ def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
     if not path.is_absolute():
         load_files([path], loaded)
         return loaded
-    configuration = path if path.suffix == _CONF else _configuration_of(path.parent, buffers)
+    is_router = path.suffix == _CONF or _is_json_router(path, buffers)
+    configuration = path if is_router else _configuration_of(path.parent, buffers)
     if configuration is None:
         # Whether a router reads this folder is not known; JSON files of all kinds may lie in it.
         found = _policy_files(path.parent, loaded)
@@ -63,10 +56,16 @@ def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
     if isinstance(named, str) and named:
         folder = _folder(named, configuration)
         if folder.is_dir() or folder == path.parent:
-            load_files(_policy_files(folder, loaded), loaded)
+            load_files(_policy_files(folder, loaded), loaded, are_policy=True)
         else:
             loaded.problems.append((str(configuration), _no_folder(named, loaded)))
     return loaded
+
+
+def _is_json_router(file: Path, buffers: Mapping[str, str]) -> bool:
+    loaded = Loaded(buffers=buffers)
+    load_files([file], loaded)
+    return loaded.is_configuration
 
 
 def _no_folder(named: str, loaded: Loaded) -> Problem:
@@ -93,7 +92,7 @@ def _may_be_policy(file: Path, buffers: Mapping[str, str]) -> bool:
     if (text := buffers.get(str(file))) is not None:
         return is_ours(text, str(file)) or not text.strip()
     try:
-        return is_ours(read_start(str(file), _BEGINNING).decode("utf-8", "replace"), str(file))
+        return is_ours(read_start(str(file), BEGINNING).decode("utf-8", "replace"), str(file))
     except OSError:
         return False
 

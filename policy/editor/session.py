@@ -13,11 +13,11 @@ from typing import Any, Final
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
+from policy.cli.sources import is_ours
 from policy.editor.analyst import Analyst, Answer
 from policy.editor.completion import Names
 from policy.editor.documents import Document, changed, opened
 from policy.editor.messages import diagnostic_of
-from policy.editor.projects import is_ours
 from policy.files.regular import MAX_POLICY_BYTES
 
 # Nobody wants to be told of a word while writing it.

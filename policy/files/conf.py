@@ -18,6 +18,7 @@ _TRUE, _FALSE = ("yes", "true", "on"), ("no", "false", "off")
 # Attributes the router converts to a boolean before policy sees them.
 _BOOLEANS = {"vhost": ("allowUnknownUser",)}
 
+_CUT = re.compile(r"^[^#]*[^#\s]#")
 _SECTION = re.compile(r"([A-Za-z0-9_-]+)[ \t]*\{[ \t]*(\}?)")
 _ATTRIBUTE = re.compile(r"([A-Za-z0-9_-]+)[ \t]*:[ \t]*(.*)")
 _END_OF_MAP = re.compile(r"[ \t]*,?[ \t]*(?:#.*)?")
@@ -46,7 +47,7 @@ def document_of(sections: Iterable[Section]) -> Document:
         place = section.source.line or 1, section.source.column
         positions[(index,)] = positions[(index, 0)] = positions[(index, 1)] = place
         positions |= {(index, 1, *path): place for path, place in section.source.places.items()}
-        for path, (line, column) in section.repeats:
+        for path, (line, column) in section.refused_repeats:
             problem = f"'{path[-1]}' stands here a second time, and only this one counts: keep one of them"
             problems.append(Problem(line=line, column=column, text=problem))
     return Document(value=value, positions=positions, problems=tuple(problems))
@@ -64,6 +65,7 @@ class _Sections(ConfText):
                 continue
             self.begin_section()
             attributes: dict[str, object] = {}
+            self.cut: list[str] = []
             if not header[2] and not self._attributes(attributes, bad):
                 # Some line in it is the likelier mistake.
                 self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
@@ -76,6 +78,7 @@ class _Sections(ConfText):
                     source=source,
                     last_line=self.lines.place(self.at - 1)[0],
                     repeats=tuple(self.repeats),
+                    cut=tuple(self.cut),
                 )
             )
         if bad:
@@ -114,6 +117,8 @@ class _Sections(ConfText):
                     continue
                 self.note((name,), start)
                 attributes[name] = self.unescaped(value, name, start)
+                if value and attribute[1] not in HASH_NAMES and _CUT.search(line) is not None:
+                    self.cut.append(name)
             else:
                 bad.append((start, line))
         return False

@@ -1,14 +1,19 @@
-"""Policy files: a JSON array of `["vhost", {attributes}]`, or a router's `.conf`; every rule knows its file and line.
+"""Policy files: a JSON array of `["vhost", {attributes}]`, or a router's configuration, in either of its forms.
+
+Every rule knows its file and line.
 
 Pure: texts in, values out. schemas/policy.json describes the content of a file; see validation.py.
 Source: docs/spec/policy-and-auth.md §2.1.
 """
 
+from dataclasses import replace
+
 from policy.files.conf import conf_sections, document_of, with_booleans
-from policy.files.conf_text import ConfError
+from policy.files.conf_json import conf_json_sections
+from policy.files.conf_text import ConfError, camel_case
 from policy.files.json_sections import json_sections
 from policy.files.positioned_json import Document, NotJson, Problem, parse, without_comments
-from policy.files.sections import Section
+from policy.files.sections import CONF_SUFFIX, Section, are_of_json_router
 from policy.printing import printable
 
 
@@ -22,17 +27,36 @@ class PolicyFileError(Exception):
         self.problems = problems
 
 
-def read_sections(text: str, file: str) -> tuple[Section, ...] | None:
+def read_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Section, ...] | None:
     """The sections of one file: of a `.conf` by its name, else of JSON. None: something is wrong with the JSON.
 
+    is_policy  it is a file of a policyDir, whatever sections it has; else JSON may be a router's configuration
     Raises PolicyFileError when a `.conf` cannot be read.
     """
-    return _conf_sections(text, file) if file.endswith(".conf") else json_sections(without_comments(text), file)
+    if file.endswith(CONF_SUFFIX):
+        return _conf_sections(text, file)
+    found = json_sections(without_comments(text), file)
+    return found if is_policy else _router_sections(text, file, found)
+
+
+def _router_sections(text: str, file: str, found: tuple[Section, ...] | None) -> tuple[Section, ...] | None:
+    """As `found`; a router's configuration with a router's leniences, such as a comma before a bracket."""
+    if found is not None and not are_of_json_router(section.type for section in found):
+        return found
+    if found is not None and all(name == camel_case(name) for section in found for name in section.attributes):
+        return tuple(replace(section, is_of_json_router=True) for section in found)  # knows the places in lists, too
+    try:
+        sections = [with_booleans(section) for section in conf_json_sections(text, file)]
+    except ConfError:
+        return found
+    if not are_of_json_router(section.type for section in sections):
+        return found
+    return tuple(replace(section, is_of_json_router=True) for section in sections)
 
 
 def parse_policy(text: str, file: str) -> Document:
     """The content of one file, whatever it says. Raises PolicyFileError when it cannot be read."""
-    if file.endswith(".conf"):
+    if file.endswith(CONF_SUFFIX):
         return document_of(_conf_sections(text, file))
     try:
         return parse(text)

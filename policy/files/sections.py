@@ -1,9 +1,20 @@
 """One section of a configuration or of a policy file, with the place of everything in it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from policy.attributes import Path, Place, SourceLocation
+
+CONF_SUFFIX: Final = ".conf"
+_ABOUT_POLICY: Final = ("vhost", "policy")
+# A JSON file that has one of them is a router's configuration; files of a policyDir never are.
+_OF_ROUTERS: Final = frozenset({"router", "listener", "connector"})
+
+
+def are_of_json_router(types: Iterable[str]) -> bool:
+    """Are these the types of the sections of a router's configuration in JSON?"""
+    return not _OF_ROUTERS.isdisjoint(types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +26,8 @@ class Section:
     source      the place of the section and of its attributes: ("port",), ("groups", "admin", "users")
     last_line   of its closing brace in a `.conf`; 0 in JSON
     repeats     (path, place) of names that stand in one section or map of a `.conf` a second time
+    cut         attributes of a `.conf` whose value ends at a `#` that has no blank before it
+    is_of_json_router  it stands in a router's configuration in JSON, and not in a policy file
     """
 
     type: str
@@ -22,3 +35,19 @@ class Section:
     source: SourceLocation
     last_line: int = 0
     repeats: tuple[tuple[Path, Place], ...] = ()
+    cut: tuple[str, ...] = ()
+    is_of_json_router: bool = False
+
+    @property
+    def refused_repeats(self) -> tuple[tuple[Path, Place], ...]:
+        """The repeats that no router takes: one of two rules would quietly replace the other.
+
+        Of an attribute that stands twice in another section of a `.conf` the last one counts, as in 1.20.
+        """
+        is_about_policy = self.type in _ABOUT_POLICY
+        return tuple(each for each in self.repeats if is_about_policy or len(each[0]) > 1)
+
+    @property
+    def is_of_router(self) -> bool:
+        """Does it stand in a router's configuration?"""
+        return self.is_of_json_router or (self.source.file or "").endswith(CONF_SUFFIX)

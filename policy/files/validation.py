@@ -14,6 +14,7 @@ from jsonschema.exceptions import ValidationError
 
 import schemas
 from policy.attributes import InvalidValue
+from policy.files.conf import document_of
 from policy.files.loader import PolicyFileError, parse_policy, read_sections
 from policy.files.positioned_json import Document, Problem
 from policy.files.sections import Section
@@ -24,12 +25,15 @@ from policy.windows import read_instant
 MAX_SHOWN_CHARACTERS = 60
 
 
-def load_sections(text: str, file: str) -> tuple[Section, ...]:
-    """The sections of one file, which has passed the schema. Raises PolicyFileError with all problems."""
-    sections = read_sections(text, file)
+def load_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Section, ...]:
+    """The sections of one file, which has passed the schema. Raises PolicyFileError with all problems.
+
+    is_policy  as of read_sections
+    """
+    sections = read_sections(text, file, is_policy=is_policy)
     if sections is not None and all(_is_plain_section(section) for section in sections):
         return sections
-    document = parse_policy(text, file)
+    document = document_of(sections) if sections and sections[0].is_of_json_router else parse_policy(text, file)
     problems = sorted(
         {*document.problems, *validate(document)}, key=lambda problem: (problem.line, problem.column, problem.text)
     )
@@ -41,7 +45,7 @@ def load_sections(text: str, file: str) -> tuple[Section, ...]:
 
 
 def _is_plain_section(section: Section) -> bool:
-    return not section.repeats and (section.type != "vhost" or is_plainly_valid(section.attributes))
+    return not section.refused_repeats and (section.type != "vhost" or is_plainly_valid(section.attributes))
 
 
 def validate(document: Document) -> tuple[Problem, ...]:

@@ -6,7 +6,8 @@ Both forms are read here. qdrouterd 1.20 wants JSON inside `groups: {`: names an
 
 from collections.abc import Iterator
 
-from policy.lint.findings import CONFIGURATION_SUFFIX, Family, Finding, Level, PolicyText
+from policy.files.sections import CONF_SUFFIX
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL049"
 TITLE = "groups not in JSON"
@@ -14,7 +15,7 @@ FAMILY = Family.COMPATIBILITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    lines = {file: text.split("\n") for file, text in policy.texts.items() if file.endswith(CONFIGURATION_SUFFIX)}
+    lines = {file: text.split("\n") for file, text in policy.texts.items() if file.endswith(CONF_SUFFIX)}
     for group in policy.groups:
         source = group.source
         if (written := lines.get(source.file or "")) is None:

@@ -1,17 +1,18 @@
 """A project's lint configuration: the weight of each finding. Pure; the command line reads the file.
 
-A table as TOML gives it: fail-level, ignore, only-this-router, levels, baseline, docs-url.
+A table as TOML gives it: fail-level, ignore, only-this-router, levels, baseline, docs-url, per-path-ignores.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
-from policy.lint.findings import Family, Level
+from policy.lint.findings import Family, Finding, Level
 from policy.lint.pages import RULES_URL
 from policy.lint.rules import RULES
 
-_KEYS = ("fail-level", "ignore", "only-this-router", "levels", "baseline", "docs-url")
+_KEYS = ("fail-level", "ignore", "only-this-router", "levels", "baseline", "docs-url", "per-path-ignores")
 _URL = re.compile(r"https?://[!-~]+")
 _IDS = frozenset(rule.ID for rule in RULES)
 # What PAL011 finds is a fault here as well.
@@ -26,7 +27,8 @@ class ConfigurationError(Exception):
 class LintConfiguration:
     """ignored    with the rules about other routers, where only this one reads the files
     baseline   the path of a file, as it is written
-    rules_url  of the pages of the rules, with a slash at its end
+    rules_url  of the pages of the rules, with a slash at its end; "" where they have no place on the web
+    by_path    pattern of a file's path, as shells have them -> the ids that are ignored there
     """
 
     fail_level: Level = Level.WARNING
@@ -34,6 +36,16 @@ class LintConfiguration:
     levels: Mapping[str, Level] = field(default_factory=dict)
     baseline: str | None = None
     rules_url: str = RULES_URL
+    by_path: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def without_ignored_paths(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """The findings but for those that are ignored in their file."""
+        return tuple(each for each in findings if not self._is_ignored(each))
+
+    def _is_ignored(self, finding: Finding) -> bool:
+        path = finding.file.removeprefix("./")
+        matching = (ids for pattern, ids in self.by_path.items() if fnmatchcase(path, pattern))
+        return any(finding.rule in ids for ids in matching)
 
 
 def read_configuration(table: Mapping[str, object]) -> LintConfiguration:
@@ -54,15 +66,27 @@ def read_configuration(table: Mapping[str, object]) -> LintConfiguration:
     if not isinstance(is_alone, bool):
         raise ConfigurationError("only-this-router is true or false: true where qdrouterd 1.20 does not read the files")
     rules_url = table.get("docs-url", RULES_URL)
-    if not isinstance(rules_url, str) or not _URL.fullmatch(rules_url):
+    if "docs-url" in table and (not isinstance(rules_url, str) or not _URL.fullmatch(rules_url)):
         raise ConfigurationError('docs-url is the address of a folder: "https://docs.example.com/rules/"')
     return LintConfiguration(
         fail_level=_level(table.get("fail-level", "warning"), "fail-level"),
         ignored=(*(_id(each, "ignore") for each in ignored), *(_FOR_OTHER_ROUTERS if is_alone else ())),
         levels={_id(id_, "levels"): _level(level, id_) for id_, level in levels.items()},
         baseline=baseline,
-        rules_url=rules_url if rules_url.endswith("/") else f"{rules_url}/",
+        rules_url=f"{str(rules_url).rstrip('/')}/" if rules_url else "",
+        by_path=_by_path(table.get("per-path-ignores", {})),
     )
+
+
+def _by_path(written: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(written, Mapping):
+        raise ConfigurationError('per-path-ignores is a table of paths and lists of ids: "old/*" = ["PAL016"]')
+    found = {}
+    for pattern, ids in written.items():
+        if not isinstance(ids, list):
+            raise ConfigurationError(f'per-path-ignores: {pattern} is a list of ids: ["PAL016"]')
+        found[str(pattern)] = tuple(_id(each, "per-path-ignores") for each in ids)
+    return found
 
 
 def _id(value: object, where: str) -> str:

@@ -1,13 +1,17 @@
 """The input of a lint rule and its findings."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 from policy.addressing.patterns import normalise
 from policy.attributes import Path, SourceLocation, read_items, read_names
+from policy.configuration.refusals import refusal
+from policy.configuration.schema import load_schema
+from policy.configuration.validation import Fault, LeftOut, Validation
 from policy.files.sections import Section
 from policy.groups import DENIED_BY
 from policy.hosts import is_loopback
@@ -16,7 +20,8 @@ from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
 SOME_USER = "somebody"
-CONFIGURATION_SUFFIX = ".conf"
+_SERVICE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+_.-]{0,30}")
+_LONG_NAME: Final = re.compile(r"^org\.apache\.qpid\.dispatch\.[A-Za-z.]+: ")
 
 
 class Level(IntEnum):
@@ -256,15 +261,44 @@ class PolicyText:
         return tuple(
             SectionText(type=entity.type, attributes=entity.attributes, source=entity.source)
             for entity in self.entities
-            if entity.type != "vhost" and is_configuration(entity)
+            if entity.type != "vhost" and entity.is_of_router
         )
+
+    @cached_property
+    def validation(self) -> Validation:
+        """What a router that reads these files finds wrong with them at its start."""
+        made = Validation(load_schema(), make_id=str, refuse=refusal, is_service=_may_be_service)
+        made.add(entity for entity in self.entities if entity.is_of_router)
+        if self.is_configuration:
+            made.complete()
+        made.add((entity for entity in self.entities if not entity.is_of_router), only="vhost")
+        return made
+
+    def blame(self, rule: str, level: Level, fault: Fault | LeftOut, text: str = "", about: About = _PLAIN) -> Finding:
+        """A finding about the section that the router refuses or leaves out.
+
+        text  "": the router's own words
+        """
+        source = fault.source
+        section = self._by_place.get((source.file, source.line, source.column))
+        title = section.title if section is not None else "the router"
+        return _finding(rule, level, source, (fault.attribute,), f"{title}: {text or _words(fault)}", about)
+
+    @cached_property
+    def _by_place(self) -> Mapping[tuple[str | None, int | None, int], SectionText]:
+        return {
+            (entity.source.file, entity.source.line, entity.source.column): SectionText(
+                type=entity.type, attributes=entity.attributes, source=entity.source
+            )
+            for entity in self.entities
+        }
 
     def sections(self, *types: str) -> tuple[SectionText, ...]:
         return tuple(section for section in self.all_sections if section.type in types)
 
     @property
     def is_configuration(self) -> bool:
-        return any(is_configuration(entity) for entity in self.entities)
+        return any(entity.is_of_router for entity in self.entities)
 
     @property
     def is_enforced(self) -> bool:
@@ -276,9 +310,14 @@ class PolicyText:
         return frozenset(name for vhost in self.vhosts for name in (vhost.hostname, *vhost.aliases))
 
 
-def is_configuration(entity: Section) -> bool:
-    """Does it stand in a router's configuration and not in a policy file?"""
-    return (entity.source.file or "").endswith(CONFIGURATION_SUFFIX)
+def _may_be_service(name: str) -> bool:
+    """Names of services are the host's: all that may be one is taken, and PAL152 speaks of those that are rare."""
+    return _SERVICE.fullmatch(name) is not None
+
+
+def _words(found: Fault | LeftOut) -> str:
+    """The router's text, without the name of the type, which stands before it."""
+    return _LONG_NAME.sub("", found.reason if isinstance(found, Fault) else found.text)
 
 
 class LintRule(Protocol):

@@ -7,7 +7,8 @@ Define the profile, or mend the name.
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from policy.lint.findings import About, Family, Finding, Level, PolicyText
+from policy.configuration.kinds.kind import MissingProfileError
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
 
 ID = "PAL038"
 TITLE = "sslProfile that does not exist"
@@ -16,10 +17,10 @@ FAMILY = Family.CORRECTNESS
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     names = {section.text("name") for section in policy.sections("sslProfile")}
-    for section in policy.sections("listener", "connector", "authServicePlugin"):
-        name = section.text("sslProfile")
-        if name and name not in names:
-            similar = get_close_matches(name, names, n=1)
+    for fault in policy.validation.faults:
+        if isinstance(error := fault.error, MissingProfileError):
+            similar = get_close_matches(error.profile, names, n=1)
             advice = f": did you mean '{similar[0]}'?" if similar else ""
-            text = f"there is no sslProfile '{name}'{advice}"
-            yield section.finding(ID, Level.ERROR, text, "sslProfile", About(item=name))
+            fix = Fix(old=error.profile, new=similar[0], is_safe=False) if similar else None
+            text = f"there is no sslProfile '{error.profile}'{advice}"
+            yield policy.blame(ID, Level.ERROR, fault, text, About(item=error.profile, fix=fix))

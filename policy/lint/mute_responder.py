@@ -6,11 +6,21 @@ the replies are refused. Write `allowReplies: true`. Where nobody replies, becau
 this. See docs/policy.md, Request and reply.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from typing import Final
 
-from policy.addressing.lists import USER_TOKEN, AddressMatcher, AddressRules, compile_literals, compile_patterns
-from policy.groups import REPLIES_KEY
+from policy.addressing.address import Address, resolve
+from policy.addressing.lists import (
+    USER_TOKEN,
+    AddressMatcher,
+    AddressRules,
+    Permission,
+    compile_literals,
+    compile_patterns,
+    denied_items,
+)
+from policy.groups import DENIED_BY, REPLIES_KEY
 from policy.lint.findings import SOME_USER, About, Confidence, Family, Finding, GroupText, Level, PolicyText
 from policy.vhosts import CONNECTOR_GROUP
 
@@ -21,22 +31,22 @@ FAMILY = Family.CORRECTNESS
 _ASKER: Final = "asker"
 _TARGETS: Final = ("targets", "targetPattern")
 _SOURCES: Final = ("sources", "sourcePattern")
-_REPLY_ADDRESSES: Final = (
-    "_topo/0/router/temp.abcdefghijklmno",
-    "_edge/router/temp.abcdefghijklmno",
-    "_local/temp.abcdefghijklmno",
-    "_$temp.abcdefghijklmno",
-)
+# As routers give them to clients, which write them as they got them: `Core.dynamic_address`.
+_REPLY_ADDRESSES: Final = ("amqp:/_topo/0/{router}/temp.abcdefghijklmno", "amqp:/_edge/{router}/temp.abcdefghijklmno")
+_SOME_ROUTER: Final = "router"
+# The router that an item names.
+_NAMED_ROUTER: Final = re.compile(r"(?:_topo/0|_edge)/([^/*#]+)/")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    ids = {router.text("id") or _SOME_ROUTER for router in policy.sections("router")} or {_SOME_ROUTER}
     for vhost in policy.vhosts:
         askers = [
             group for group in vhost.groups if group.is_true("allowDynamicSource") and _is_narrow(group, _TARGETS)
         ]
         if not askers:
             continue
-        mute = [group for group in vhost.groups if _is_narrow(group, _SOURCES) and not _may_reply(group)]
+        mute = [group for group in vhost.groups if _is_narrow(group, _SOURCES) and not may_reply(group, ids)]
         if mute:
             yield from _unanswered(mute, askers)
 
@@ -46,12 +56,24 @@ def _is_narrow(group: GroupText, keys: tuple[str, str]) -> bool:
     return any(group.items(key) for key in keys) and not group.is_unlimited(*keys)
 
 
-def _may_reply(group: GroupText) -> bool:
+def may_reply(group: GroupText, ids: Collection[str]) -> bool:
+    """Is an address that a router makes for replies allowed, as the router decides it? ids  of routers"""
     # The peer of a connector is a broker, which takes messages for its queues.
     if group.is_true(REPLIES_KEY) or group.name == CONNECTOR_GROUP:
         return True
-    lists = (_Lists([group], (key,), SOME_USER) for key in _TARGETS if group.items(key))
-    return any(each.matching(text) for each in lists for text in _REPLY_ADDRESSES)
+    denied = compile_literals(denied_items(group.items(DENIED_BY["targets"])))
+    for key in _TARGETS:
+        if not (items := group.items(key)):
+            continue
+        named = {*ids, *(found[1] for item in items if (found := _NAMED_ROUTER.search(item)) is not None)}
+        allowed: AddressRules = compile_patterns(items) if key.endswith("Pattern") else compile_literals(items)
+        permission = Permission(allowed, denied, SOME_USER)
+        for written in _REPLY_ADDRESSES:
+            for router in named:
+                address = resolve(written.format(router=router), router_id=router)
+                if isinstance(address, Address) and permission.judge(address).item is not None:
+                    return True
+    return False
 
 
 class _Lists:

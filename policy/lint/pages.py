@@ -8,15 +8,16 @@ from typing import Final
 
 from policy.lint.findings import LintRule
 
-# The project's place on the web. `docs-url` in qdpolicy.toml names another one for the pages, such as a mirror.
-HOME: Final = "https://palisade-router.example/"
-RULES_URL: Final = f"{HOME}docs/rules/"
+# The project's place on the web, with a slash at its end; "" as long as it has none, and nothing links to it then.
+# `docs-url` in qdpolicy.toml names another one for the pages, such as a mirror.
+HOME: Final = ""
+RULES_URL: Final = f"{HOME}docs/rules/" if HOME else ""
 _NOTICE: Final = "<!-- Written by `python -m policy.cli.rule_pages` from policy/lint. -->"
 
 
 def url_of(id_: str, base: str = RULES_URL) -> str:
-    """The address of a rule's page. base  of all pages, with a slash at its end"""
-    return f"{base}{id_}.md"
+    """The address of a rule's page, "" where it has none. base  of all pages, with a slash at its end"""
+    return f"{base}{id_}.md" if base else ""
 
 
 def page(rule: LintRule) -> str:

@@ -78,7 +78,17 @@ def summary(report: Report) -> str:
     shown = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts if count)
     files = len({finding.file for finding in report.findings})
     where = f" in {files} file{'' if files == 1 else 's'}" if files else ""
-    return f"{shown or 'No findings'}{where}"
+    return f"{shown or 'No findings'}{where}{fixable(report)}"
+
+
+def fixable(report: Report) -> str:
+    """How many findings `--fix` would mend."""
+    safe = sum(finding.fix is not None and finding.fix.is_safe for finding in report.findings)
+    unsafe = sum(finding.fix is not None for finding in report.findings) - safe
+    if not safe and not unsafe:
+        return ""
+    more = f"{', ' if safe else ''}{unsafe}{' more' if safe else ''} with --fix --unsafe" if unsafe else ""
+    return f" ({f'{safe} fixable with --fix' if safe else ''}{more})"
 
 
 class _Style:
@@ -111,7 +121,7 @@ def _text_lines(finding: Finding, report: Report, style: _Style, *, is_explained
         yield f"    {' ' * len(number)} | {' ' * shown.start}{style.mark(finding, '^' * shown.length)}"
     if is_explained:
         yield f"    why: {printable(why(_BY_ID[finding.rule]))}"
-        yield f"    see: {printable(url_of(finding.rule, report.rules_url))}"
+        yield f"    see: {printable(url_of(finding.rule, report.rules_url)) or f'qdpolicy rule {finding.rule}'}"
     if finding.instead:
         yield printable(f"    instead: {finding.instead}")
     if finding.confidence != "certain":
@@ -160,7 +170,7 @@ def as_sarif(report: Report) -> str:
             "fullDescription": {"text": " ".join((rule.__doc__ or "").split())},
             # Code scanning shows it beside a result.
             "help": {"text": (rule.__doc__ or "").strip()},
-            "helpUri": url_of(rule.ID, report.rules_url),
+            **({"helpUri": url} if (url := url_of(rule.ID, report.rules_url)) else {}),
             "properties": {"tags": [rule.FAMILY.value]},
         }
         for rule in RULES
@@ -192,7 +202,9 @@ def as_sarif(report: Report) -> str:
         }
         for file, problem in report.problems
     ]
-    driver: dict[str, Any] = {"name": "qdpolicy", "informationUri": HOME, "rules": rules}
+    driver: dict[str, Any] = {"name": "qdpolicy", "rules": rules}
+    if HOME:
+        driver["informationUri"] = HOME
     if report.version:
         driver["version"] = report.version
     run = {

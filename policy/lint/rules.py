@@ -1,9 +1,12 @@
 """The rules, in the order of their ids. An id is never used again for something else."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
 
 from policy.files.sections import Section
 from policy.lint import (
+    accounts_locked,
     anonymous_listener,
     anonymous_sender_without_targets,
     anonymous_user,
@@ -20,9 +23,11 @@ from policy.lint import (
     conflicting_lists,
     connector_attribute,
     connector_in_the_clear,
+    connector_mechanisms,
     connector_to_nobody,
     covered_host,
     covered_item,
+    cut_value,
     denied_item,
     deprecated_name,
     duplicate_item,
@@ -32,6 +37,7 @@ from policy.lint import (
     extension,
     few_sessions,
     groups_without_users,
+    hidden_waypoint,
     host_names,
     idle_denial,
     idle_group,
@@ -41,6 +47,7 @@ from policy.lint import (
     item_read_otherwise,
     keys_over_http,
     ldap_in_the_clear,
+    left_out_section,
     lone_star_pattern,
     management_by_connector,
     management_for_everybody,
@@ -50,6 +57,7 @@ from policy.lint import (
     missing_policy_vhost,
     missing_ssl_profile,
     mute_responder,
+    named_port,
     names_alike,
     nested_tenants,
     network_in_the_clear,
@@ -67,9 +75,13 @@ from policy.lint import (
     other_separator,
     password_in_the_clear,
     peers_unauthenticated,
+    placeholder,
     plugin_in_the_clear,
     powerful_from_anywhere,
+    read_only_attribute,
+    refused_section,
     refused_vhost,
+    repeated_attribute,
     same_port,
     second_name_of_a_queue,
     secret_in_file,
@@ -95,6 +107,7 @@ from policy.lint import (
     user_id_proxy,
     user_in_two_groups,
     vhost_missing_on_router,
+    way_to_nobody,
     weak_ciphers,
     weak_tls,
     wide_range,
@@ -211,7 +224,21 @@ RULES: tuple[LintRule, ...] = (
     second_name_of_a_queue,
     unreached_way,
     exchange_past_targets,
+    refused_section,
+    left_out_section,
+    named_port,
+    cut_value,
+    placeholder,
+    way_to_nobody,
+    read_only_attribute,
+    hidden_waypoint,
+    connector_mechanisms,
+    repeated_attribute,
+    accounts_locked,
 )
+
+# Of the other places of a finding that stands for several.
+MAX_SHOWN_LINES: Final = 10
 
 _IDS = frozenset(rule.ID for rule in RULES)
 
@@ -253,4 +280,24 @@ def _found(
     findings = [finding for rule in watch(rules) if rule.ID not in ignored for finding in rule.check(policy)]
     sought = {*(rule.ID for rule in rules), UNUSED_ID} - {*ignored}
     kept = placed(without_ignored(findings, policy.texts, sought), policy.texts)
-    return tuple(sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text)))
+    ordered = sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text))
+    return tuple(_folded(ordered, extension.ID))
+
+
+def _folded(findings: Iterable[Finding], rule: str) -> Iterator[Finding]:
+    """The findings, those of the rule as one for each file: notes that nobody acts on line by line."""
+    found = list(findings)
+    lines: dict[str, list[int]] = {}
+    for each in found:
+        if each.rule == rule:
+            lines.setdefault(each.file, []).append(each.line)
+    told: set[str] = set()
+    for each in found:
+        if each.rule != rule:
+            yield each
+        elif each.file not in told:
+            told.add(each.file)
+            others = [*dict.fromkeys(lines[each.file][1:])]
+            shown = ", ".join(map(str, others[:MAX_SHOWN_LINES])) + (", …" if len(others) > MAX_SHOWN_LINES else "")
+            count = len(lines[each.file]) - 1
+            yield replace(each, text=f"{each.text}; {count} more in this file (line {shown})") if count else each

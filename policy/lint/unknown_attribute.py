@@ -5,34 +5,21 @@ name, or remove the line.
 """
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
-import schemas
-from policy.lint.findings import About, Family, Finding, Level, PolicyText
-from policy.lint.section_names import old_attribute_names, section_attributes
+from policy.configuration.schema import UnknownNameError
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
 
 ID = "PAL042"
 TITLE = "unknown section or attribute"
 FAMILY = Family.CORRECTNESS
 
 
-_COMMON = ("name", "identity", "type")
-
-
 def check(policy: PolicyText) -> Iterator[Finding]:
-    for section in policy.all_sections:
-        attributes = section_attributes(section.type)
-        if attributes is None:
-            advice = _advice(section.type, list(schemas.load("management")["entityTypes"]))
-            yield section.finding(ID, Level.ERROR, f"there is no section '{section.type}'{advice}")
+    for fault in policy.validation.faults:
+        # Those of a vhost are found by the schema of policy files, before any rule is asked.
+        if not isinstance(error := fault.error, UnknownNameError) or fault.section == "vhost":
             continue
-        known = {*attributes, *_COMMON, *old_attribute_names(section.type)}
-        for key in section.attributes:
-            if key not in known:
-                text = f"'{key}' is unknown{_advice(key, list(known))}"
-                yield section.finding(ID, Level.ERROR, text, key, About(item=key))
-
-
-def _advice(name: str, known: list[str]) -> str:
-    similar = get_close_matches(name, known, n=1)
-    return f": did you mean '{similar[0]}'?" if similar else ""
+        text = f"'{error.name}' is unknown" if fault.attribute else f"there is no section '{error.name}'"
+        fix = Fix(old=error.name, new=error.similar, is_safe=False) if error.similar else None
+        about = About(item=error.name if fault.attribute else "", fix=fix)
+        yield policy.blame(ID, Level.ERROR, fault, f"{text}: {error.advice}" if error.advice else text, about)

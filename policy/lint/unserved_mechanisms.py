@@ -1,7 +1,8 @@
 """A listener can serve none of its saslMechanisms, so that the router does not start.
 
-The router has EXTERNAL (inside TLS), ANONYMOUS (where `authenticatePeer` is off), and PLAIN and SCRAM where there are
-users. Name one of them.
+The router has EXTERNAL (inside TLS), ANONYMOUS (where `authenticatePeer` is off), PLAIN and SCRAM where it has users;
+GSSAPI where a kerberosAuthenticator or the SASL configuration has the keys. Name one of them. A listener with a
+saslPlugin offers what its service has.
 """
 
 import re
@@ -18,16 +19,24 @@ ANSWERED = re.compile(r"PLAIN|SCRAM-SHA-(?:1|256|512)(?:-PLUS)?|XOAUTH2|OAUTHBEA
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    kerberos = {section.text("name") for section in policy.sections("kerberosAuthenticator")}
+    has_sasl_configuration = any(router.text("saslConfigDir") for router in policy.sections("router"))
     for section in policy.sections("listener"):
-        named = section.mechanisms
-        if named and not any(_may_be_served(section, name) for name in named):
+        named, asked = section.mechanisms, set(section.text("authenticators").split())
+        if section.text("saslPlugin"):
+            continue
+        has_keys = bool(asked & kerberos) if asked else has_sasl_configuration
+        if named and not any(_may_be_served(section, name, has_keys=has_keys) for name in named):
             text = f"none of {', '.join(named)} can be served: this router does not start"
             about = About(item=section.text("saslMechanisms"), instead="saslMechanisms: EXTERNAL PLAIN")
             yield section.finding(ID, Level.ERROR, text, "saslMechanisms", about)
 
 
-def _may_be_served(section: SectionText, mechanism: str) -> bool:
+def _may_be_served(section: SectionText, mechanism: str, *, has_keys: bool) -> bool:
+    """has_keys  those of Kerberos may be there"""
     match mechanism:
+        case "GSSAPI":
+            return has_keys
         case "ANONYMOUS":
             return not section.is_on("authenticatePeer")
         case "EXTERNAL":

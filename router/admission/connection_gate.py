@@ -358,9 +358,9 @@ class ConnectionGate(Admission):
             return None
         return self._deny(size_denied(self, decision, limit, link_id, address))
 
-    def give_up_message(self, seconds: float, link_id: int, address: str | None) -> Refusal:
-        """The peer's message under way has made no progress for so long, whatever policy says."""
-        return self._deny(message_stalled(self, seconds, link_id, address))
+    def give_up_message(self, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool) -> Refusal:
+        """The peer's message under way made no progress, or held up others, for so long, whatever policy says."""
+        return self._deny(message_stalled(self, seconds, link_id, address, holds_up_others=holds_up_others))
 
     def give_up_receiver(self, seconds: float, link_id: int, address: str | None) -> Refusal:
         """The peer has taken nothing of a message under way for so long, whatever policy says."""

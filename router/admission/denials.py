@@ -426,9 +426,15 @@ def budget_denied(who: Party, stage: AuditStage, what: str, budget: str, limit: 
 _PROGRESS_RULE: Final = Rule(item="router, messageProgressTimeout")
 
 
-def message_stalled(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
-    """A message under way has made no progress for so long."""
-    return _stalled(who, Reason.MESSAGE_STALLED, "a message under way made no progress", seconds, link_id, address)
+def message_stalled(
+    who: Party, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool = False
+) -> Denied:
+    """A message under way has made no progress for so long, or has held up others although it did."""
+    if holds_up_others:
+        reason, what = Reason.MESSAGE_HOLDS_UP_OTHERS, "a message under way held up others"
+    else:
+        reason, what = Reason.MESSAGE_STALLED, "a message under way made no progress"
+    return _stalled(who, reason, what, seconds, link_id, address)
 
 
 def receiver_stalled(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
@@ -446,7 +452,7 @@ def _stalled(who: Party, reason: Reason, what: str, seconds: float, link_id: int
         refusal=stalled(what, seconds),
         lines=(line("warning", f"[C{who.connection_id}][L{link_id}] {text}"),),
         request={
-            "direction": "send" if reason is Reason.MESSAGE_STALLED else "receive",
+            "direction": "receive" if reason is Reason.RECEIVER_STALLED else "send",
             "address": address,
             "limit": int(seconds),
         },

@@ -3,7 +3,7 @@
 Pure. Sources: docs/spec/policy-and-auth.md §8.9.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from policy.failures import counted_as
@@ -37,8 +37,9 @@ class Entrance:
         self._emit = emit
         self._repeats: Repeats[_Key] = Repeats(MAX_HOSTS)
 
-    def limit_by(self, attributes: Mapping[str, object]) -> None:
-        """attributes  of the `router` entity"""
+    def limit_by(self, attributes: Mapping[str, object], choose: Callable[[int], int] = lambda _count: 0) -> None:
+        """attributes  of the `router` entity. choose  as of Handshakes"""
+        self.handshakes.choose = choose
         self.handshakes.max_of_host = int(str(attributes["maxHandshakesPerHost"]))
         self.handshakes.max_of_all = int(str(attributes["maxHandshakes"]))
 

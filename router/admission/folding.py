@@ -45,11 +45,18 @@ OF_PARTY: Final = Budget(burst_bytes=1024 * 1024, reserve_bytes=64 * 1024, bytes
 # do users; connections have that of their user or host. Each kind has room of its own: hosts without a login do not
 # make users share.
 MAX_OWNERS: Final = 4096
-# Attack: as many, with sums. Those beyond are summed up by their sort alone. One takes 10 kB at worst.
+# Attack: as many, with sums. Those beyond are summed up by their sort alone. One takes 15 kB at worst.
 MAX_SUMS: Final = 1000
-# Distinct names that a sum shows, and characters of each.
-MAX_SAMPLES: Final = 8
+# Attack: 1,200 refusals in 5 s hide the one that mattered, since a sum had the first 8 names. So it has the first name
+# and the last, some that are drawn, and each that was never refused before, as far as so many characters of JSON go.
 MAX_SAMPLE_CHARACTERS: Final = 64
+MAX_NEW_CHARACTERS: Final = 6 * 1024
+DRAWN: Final = 4
+MAX_SAMPLES_CHARACTERS: Final = 8 * 1024  # of all, as the schema has it
+# Names of a sum that its line in the log shows.
+MAX_SHOWN: Final = 8
+# Names that are known to have been refused, of everybody, the latest. Attack: endless names, to fill the memory: 2 MB.
+MAX_KNOWN: Final = 16_384
 
 # Upper bounds: of an event, of a sum and of a line without their texts; of a whole line; of a character in JSON.
 _EVENT_BYTES: Final = 900
@@ -58,6 +65,7 @@ _LINE_BYTES: Final = 160
 _MAX_LINE_BYTES: Final = 2048
 _MAX_TEXT_CHARACTERS: Final = 1024
 _BYTES_OF_CHARACTER: Final = 12
+_NAME_BYTES: Final = 6  # of a name beside its characters: its quotes, which are escaped, a comma and a blank
 
 # Stages in which a peer is nobody but its host: its user is unknown, or a claim.
 _BEFORE_LOGIN: Final = frozenset({"accept", "header", "tls", "sasl"})
@@ -137,6 +145,50 @@ class _Table:
         return owner
 
 
+class _Names:
+    """What those wanted who were refused, or claimed to be. Cut to MAX_SAMPLE_CHARACTERS."""
+
+    __slots__ = ("_count", "_drawn", "_first", "_last", "_new")
+
+    def __init__(self) -> None:
+        self._first: str | None = None
+        self._last: str | None = None
+        # Those that nobody was refused before, in JSON: as hundreds of texts they would take ten times as much.
+        self._new = ""
+        self._drawn: list[str] = []
+        self._count = 0
+
+    def add(self, name: str, choose: Callable[[int], int], *, is_new: bool) -> None:
+        """choose  as of Folding"""
+        if self._first is None:
+            self._first = name
+        self._last = name
+        if is_new and len(self._new) + len(written := f"{json.dumps(name)}, ") <= MAX_NEW_CHARACTERS:
+            self._new += written
+        self._count += 1
+        if len(self._drawn) < DRAWN:
+            self._drawn.append(name)
+        elif (place := choose(self._count)) < DRAWN:  # so that each of them all is as likely to stay
+            self._drawn[place] = name
+
+    def all(self) -> list[str]:
+        """Each once, in JSON no longer than MAX_SAMPLES_CHARACTERS. The first one first."""
+        if self._first is None or self._last is None:
+            return []
+        others = dict.fromkeys([self._first, *self._drawn, self._last])
+        room = MAX_SAMPLES_CHARACTERS - sum(map(_json_characters, others))
+        new = []
+        for name in json.loads(f"[{self._new[:-2]}]"):
+            room -= _json_characters(name)
+            if room >= 0:
+                new.append(name)
+        return list(dict.fromkeys([self._first, *new, *others]))
+
+
+def _json_characters(name: str) -> int:
+    return len(json.dumps(name)) + 2
+
+
 @dataclass(slots=True)
 class _Sum:
     """Refusals that are counted and not yet written.
@@ -154,7 +206,7 @@ class _Sum:
     what: str
     first_s: float
     last_s: float
-    samples: list[str] = field(default_factory=list)
+    names: _Names = field(default_factory=_Names)
 
     def add(self, members: Mapping[str, Any], now_s: float) -> None:
         own = self.members
@@ -168,23 +220,19 @@ class _Sum:
                 del own[name]
         self.last_s = now_s
 
-    def show(self, name: object) -> None:
-        if isinstance(name, str) and len(self.samples) < MAX_SAMPLES:
-            name = name[:MAX_SAMPLE_CHARACTERS]
-            if name not in self.samples:
-                self.samples.append(name)
-
     @property
     def size(self) -> int:
         """As `_size`, of its line and its event."""
         texts = [value[:_MAX_TEXT_CHARACTERS] for value in self.members.values() if isinstance(value, str)]
-        return _SUM_BYTES + sum(map(_bytes, texts)) + 2 * sum(map(_bytes, self.samples))
+        sizes = [_bytes(name) + _NAME_BYTES for name in self.names.all()]
+        return _SUM_BYTES + sum(map(_bytes, texts)) + sum(sizes) + sum(sizes[:MAX_SHOWN])
 
-    def swallow(self, other: "_Sum") -> None:
+    def swallow(self, other: "_Sum", choose: Callable[[int], int]) -> None:
+        """choose  as of Folding"""
         self.add(other.members, max(self.last_s, other.last_s))
         self.first_s = min(self.first_s, other.first_s)
-        for name in other.samples:
-            self.show(name)
+        for name in other.names.all():
+            self.names.add(name, choose, is_new=True)
 
 
 def _read_on(_connection_id: int, _seconds: float) -> None:
@@ -197,14 +245,21 @@ class Folding:
     """
 
     def __init__(
-        self, emit: Emit, clock: Callable[[], float] = lambda: 0.0, wall_clock: Callable[[], float] = lambda: 0.0
+        self,
+        emit: Emit,
+        clock: Callable[[], float] = lambda: 0.0,
+        wall_clock: Callable[[], float] = lambda: 0.0,
+        choose: Callable[[int], int] = lambda _count: 0,
     ) -> None:
         """clock       monotonic seconds
         wall_clock  seconds since 1970 UTC
+        choose      n → a number of 0 to n - 1, drawn so that no peer can foresee it
         """
         self._emit = emit
         self._clock = clock
         self._wall_clock = wall_clock
+        self._choose = choose
+        self._known: dict[int, None] = {}  # names that were refused, by their hash
         self._connections = _Table("connection", OF_CONNECTION)
         self._users = _Table("user", OF_PARTY)
         self._hosts = _Table("host", OF_PARTY)
@@ -220,6 +275,8 @@ class Folding:
         """Write a refusal, or count it where its owners have had enough written."""
         now = self._clock()
         owners = self._owners(refused, now)
+        name = _name(refused)
+        is_new = name is not None and self._is_new(name)
         if refused.stage in _ON_A_CONNECTION and (number := refused.facts.get("connection")) is not None:
             pause_s = self.pace.pause_s(owners[-1], now)
             if pause_s:
@@ -237,7 +294,7 @@ class Folding:
                 return
             key = self._count((spent[-1], _sort(refused)))
             assert key is not None
-        self._add(key, refused, owners)
+        self._add(key, refused, owners, name, is_new=is_new)
 
     def report_accepted(self, line: Log, facts: ConnectionMembers) -> None:
         """A host makes a connection, which is no refusal: a line, but for a host whose refusals are being summed up."""
@@ -246,7 +303,7 @@ class Folding:
         if owner not in self._flooding or (key := self._count((owner, _sort(refused)))) is None:
             self._emit(line)
         else:
-            self._add(key, refused, (owner,))
+            self._add(key, refused, (owner,), None)
 
     def forget(self, connection_id: int) -> None:
         """A connection has ended: write its sums, or have its user's sums take them where he has had enough written."""
@@ -266,7 +323,7 @@ class Folding:
             to = table.repeats.add((party, key[1]), (table.various, key[1]), number)
             self._flooding.add(to[0])
             if to in self._sums:
-                self._sums[to].swallow(summed)
+                self._sums[to].swallow(summed, self._choose)
             else:
                 self._sums[to] = summed
 
@@ -297,19 +354,20 @@ class Folding:
 
     def _say(self, key: Key, summed: _Sum, number: int) -> None:
         """Write a sum."""
-        samples = json.dumps(summed.samples)
+        names = summed.names.all()
+        samples = json.dumps(names)
         first, last = _moment(summed.first_s), _moment(summed.last_s)
         owner, sort = key
         for each in summed.owners:
             if (purse := self._table(each).purses.get(each)) is not None:
                 purse.pay(summed.size)
-        names = f": {', '.join(repr(name) for name in summed.samples)}" if summed.samples else ""
+        shown = f": {', '.join(map(repr, names[:MAX_SHOWN]))}" if names else ""
         members = summed.members
         where = f"[C{owner.name}] " if owner.kind == "connection" else ""
         whose = f"of various {owner.name}s" if owner.kind == "various" else f"of {owner.kind} '{owner.name}'"
         verb = "ALLOW" if members.get("decision") == "allow" else "DENY"
         what = summed.what or f"{verb} {sort.stage} {sort.reason}"
-        text = f"{where}{number} times from {first} to {last}, not told one by one, {whose}: {what}{names}"
+        text = f"{where}{number} times from {first} to {last}, not told one by one, {whose}: {what}{shown}"
         self._emit(Log(module=summed.line.module, level=summed.line.level, text=text))
         if summed.what:
             return
@@ -368,8 +426,20 @@ class Folding:
             self._of_connection.setdefault(key[0], set()).add(key)
         return None if is_first else key
 
-    def _add(self, key: Key, refused: Refused, owners: tuple[Owner, ...]) -> None:
-        """Add a refusal that is counted to its sum."""
+    def _is_new(self, name: str) -> bool:
+        """Was nobody refused it lately? From now on somebody was."""
+        key = hash(name)
+        if key in self._known:
+            return False
+        if len(self._known) >= MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[key] = None
+        return True
+
+    def _add(
+        self, key: Key, refused: Refused, owners: tuple[Owner, ...], name: str | None, *, is_new: bool = False
+    ) -> None:
+        """Add a refusal that is counted to its sum. is_new  its name was never refused before"""
         now_s = self._wall_clock()
         event = refused.event
         members: Mapping[str, Any] = event if event is not None else refused.facts
@@ -386,7 +456,8 @@ class Folding:
             )
         else:
             summed.add(members, now_s)
-        summed.show(_name(refused))
+        if name is not None:
+            summed.names.add(name, self._choose, is_new=is_new)
 
 
 def _host(facts: ConnectionMembers) -> Owner:
@@ -406,8 +477,13 @@ def _sort(refused: Refused) -> Sort:
     return Sort(event["stage"], event["reason"], event.get("vhost"))
 
 
-def _name(refused: Refused) -> object:
-    """What the peer wanted, or claimed to be."""
+def _name(refused: Refused) -> str | None:
+    """What the peer wanted, or claimed to be, as far as a sum shows it."""
+    name = _full_name(refused)
+    return name[:MAX_SAMPLE_CHARACTERS] if isinstance(name, str) else None
+
+
+def _full_name(refused: Refused) -> object:
     event = refused.event
     if event is None:
         return None

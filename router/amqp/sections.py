@@ -55,12 +55,16 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterAnnotations:
-    """The router's own annotations of a message, taken off it or to be put on it (routing §11.1)."""
+    """The router's own annotations of a message, taken off it or to be put on it (routing §11.1).
+
+    reply_to  as router.connection.vouching has it
+    """
 
     to: str | None = None
     phase: int = 0
     ingress: str | None = None
     trace: tuple[str, ...] = field(default=())
+    reply_to: str | None = None
 
 
 # The quick look. Proton writes an empty header and empty properties where all values are defaults.
@@ -397,8 +401,9 @@ def _router_key(encoded: memoryview) -> str | None:
 
 
 _TO, _PHASE, _INGRESS, _TRACE = "x-opt-qd.to", "x-opt-qd.phase", "x-opt-qd.ingress", "x-opt-qd.trace"
+_REPLY_TO: Final = "x-opt-qd.reply-to"  # ours alone
 _PHASES: Final = frozenset((*range(10), 22))  # 22: of fallback destinations
-_READ: Final = frozenset((_TO, _PHASE, _INGRESS, _TRACE))
+_READ: Final = frozenset((_TO, _PHASE, _INGRESS, _TRACE, _REPLY_TO))
 
 
 def router_annotations(routers: dict[str, Any]) -> RouterAnnotations:
@@ -414,19 +419,20 @@ def router_annotations(routers: dict[str, Any]) -> RouterAnnotations:
     ingress = routers.get(_INGRESS)
     if ingress is not None and not isinstance(ingress, str):
         raise _field_fault("ingress router not a string type")
-    phase = routers.get(_PHASE, 0)
+    phase, reply_to = routers.get(_PHASE, 0), routers.get(_REPLY_TO)
     return RouterAnnotations(
         to=override or None,
         phase=int(phase) if isinstance(phase, int) and phase in _PHASES else 0,
         ingress=ingress,
         trace=tuple(map(str, trace)),
+        reply_to=str(reply_to) if isinstance(reply_to, str) else None,
     )
 
 
 def put_together(
     buffer: Buffer, envelope: Envelope, annotations: Annotations, own: RouterAnnotations | None = None
 ) -> bytes:
-    """The message with the user's annotations and `own`: phase, to, ingress, trace in the order of routing §11.1.
+    """The message with the user's annotations and `own`: reply-to, phase, to, ingress, trace in the order of §11.1.
 
     Without any annotation there is no section.
     """
@@ -453,7 +459,13 @@ def _section(pairs: bytes, count: int) -> bytes:
 
 
 def _present(own: RouterAnnotations) -> list[tuple[str, Any]]:
-    fields = ((_PHASE, own.phase or None), (_TO, own.to), (_INGRESS, own.ingress), (_TRACE, list(own.trace) or None))
+    fields = (
+        (_REPLY_TO, own.reply_to),
+        (_PHASE, own.phase or None),
+        (_TO, own.to),
+        (_INGRESS, own.ingress),
+        (_TRACE, list(own.trace) or None),
+    )
     return [(key, value) for key, value in fields if value is not None]
 
 

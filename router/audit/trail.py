@@ -381,7 +381,21 @@ class AuditLog:
 def _prepare(directory: Path) -> None:
     """Errors  OSError; its strerror says what would be right, its filename is the directory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_directory(directory)
+
+
+def check_directory(directory: Path) -> None:
+    """May the audit log be in this directory, or may the directory be made? Errors: as _prepare."""
     place = str(directory)
+    if not os.path.lexists(directory):
+        above = next(each for each in directory.absolute().parents if each.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+        return
+    if not directory.is_dir():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, "the router's user must be allowed to make files there", place)
     if stat.S_IMODE(directory.stat().st_mode) & 0o002:

@@ -11,7 +11,7 @@ from auth.credentials import Answer
 from auth.identity import Identity
 from auth.mechanisms import Channel
 from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Order, Rejected, ServerNegotiation, Verify
-from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate, UnusableProfile
+from auth.tls import Elsewhere, NotTls, TlsFailure, TlsProfileError, UnusableProfile
 from router.admission.connection_gate import ConnectionGate
 from router.admission.handshakes import ENGINE_BYTES, TLS_BYTES
 from router.admission.logins import Result
@@ -68,6 +68,7 @@ class Connection(Relaying):
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
         self._held = 0  # as it was told last
+        self.elsewhere: Elsewhere | None = None  # makes the steps of the TLS handshake; None: they are made at once
         self.tenure = Tenure(self.connection_id, self.core.clock(), listener.max_connection_age_s)
 
     # Time
@@ -160,7 +161,18 @@ class Connection(Relaying):
         except TlsProfileError as error:
             self._fail_for_profile(error)
             return b""
+        tunnel.elsewhere, tunnel.on_step = self.elsewhere, self._on_step
         return self._start_tls(tunnel, data)
+
+    def _on_step(self) -> None:
+        """A step of the handshake was made elsewhere."""
+        self.receive(b"")
+        self.core.work.finish()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Is a step of the handshake made elsewhere? The socket is not read meanwhile."""
+        return self.tunnel is not None and self.tunnel.is_waiting
 
     def _fail_for_profile(self, error: Exception) -> None:
         log(self.emit, "ERROR", "error", f"Run Time: {error}")
@@ -171,9 +183,17 @@ class Connection(Relaying):
         if isinstance(failure, UnusableProfile):
             self._fail_for_profile(failure)
             return
-        if isinstance(failure, UntrustedCertificate):
-            self.gate.count_failure()
+        if not isinstance(failure, NotTls):
+            self._count_handshake()
         super()._on_tls_failure(failure)
+
+    def _count_handshake(self) -> None:
+        """The peer has begun a handshake and does not finish it: that counts towards a ban.
+
+        Attack: ClientHellos without end, each of which costs a signature.
+        """
+        if self.stage is Stage.TLS and not self.is_waiting:
+            self.gate.count_failure()
 
     # SASL
 
@@ -227,6 +247,15 @@ class Connection(Relaying):
                 self._pace.conclude(mechanism, _RESULTS.get(reason, "refused"))
                 self.fail(Condition(name=condition, description=description), reason)
 
+    def _begins_verification(self) -> bool:
+        """Its turn has come. Returns whether the verifier is to be asked."""
+        if not self.begins_turn():
+            return False
+        if self._pace.may_ask():
+            return True
+        self._give_up = self._pace.decline(self._hand_on)
+        return False
+
     def _break_off(self) -> None:
         """The peer ends the connection, by leaving or by a fault, before it has an answer to its password.
 
@@ -239,13 +268,12 @@ class Connection(Relaying):
 
     def _on_verified(self, result: Answer) -> None:
         """The verifier answered, perhaps after the router has closed the connection."""
-        if self._give_up is None:
-            return
-        self._give_up = None
-        if self.stage is not Stage.SASL:
+        has_left, self._give_up = self._give_up is None, None
+        if has_left or self.stage is not Stage.SASL:
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
-            if is_wrong(result):
+            if is_wrong(result) and not has_left:
                 self._pace.fail()
+            self._pace.leave()
             return
         try:
             if not self._expel_where_banned():
@@ -311,6 +339,8 @@ class Connection(Relaying):
     def fail(self, condition: Condition, reason: RouterReason, *lines: Log) -> None:
         if reason != "handshake_timeout":  # that many wait is no fault of the peer's
             self._break_off()
+        else:
+            self._count_handshake()
         super().fail(condition, reason, *lines)
 
     def shut(self) -> None:
@@ -336,6 +366,7 @@ class Connection(Relaying):
             # The user, or the name that the peer claimed while it was being verified.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
             self._break_off()
+        self._count_handshake()
         self.gate.gate.breakoffs.record(self.audit_stage, self.facts())
 
 

@@ -43,7 +43,7 @@ class AutoLink:
     is_in       messages come from the container
     phase       of the address
     external    the address at the container
-    last_error  the description that the container gave when it last refused or ended the link
+    last_error  the description that the container gave when it last refused or ended the link, or why it was not asked
     link        identity of the link that was attached last
     """
 
@@ -64,8 +64,8 @@ class Container(Protocol):
 
     places: tuple[Place, ...]
 
-    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
-        """Call `call` with a session that is open, now or later; `failed` where there can be none."""
+    def with_session(self, call: Callable[[Session], None], failed: Callable[[Condition | None], None]) -> None:
+        """Call `call` with a session that is open, now or later; `failed`, with the reason, where there can be none."""
         ...
 
     def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
@@ -109,8 +109,8 @@ class Run:
                 self._wire = session.attach_receiver(name, self, source=there, target=nowhere)
             else:
                 self._wire = session.attach_sender(name, self, source=nowhere, target=there)
-        except CannotBegin:
-            self._failed()
+        except CannotBegin as error:
+            self._failed(Condition(name="amqp:not-allowed", description=str(error)))
             return
         self._wire.on_answer = self._on_answer
 

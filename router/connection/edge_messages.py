@@ -11,6 +11,8 @@ from router.amqp import sections
 from router.amqp.codec import CodecError, decode_message, encode
 from router.amqp.engine import MESSAGE
 from router.amqp.sections import RouterAnnotations
+from router.connection.vouching import vouched
+from router.core.attachments import Attachment
 from router.core.in_links import InLink, Redirected
 from router.edge.messages import Message
 from router.values import Described, Handle, symbol, ulong
@@ -73,10 +75,23 @@ def without_route(link: InLink, inspect: Callable[[Handle, int], int]) -> Callab
 
 def edge_composer(link: InLink | None, size: int) -> bytes:
     """The `compose` of an edge router: it writes neither ingress nor trace. The message in the buffer was inspected."""
+    return _composed(link, size, None)
+
+
+def telling_composer(link: InLink | None, size: int) -> bytes:
+    """The same, to an interior that is told of reply-tos."""
+    return _composed(link, size, vouched(link, size))
+
+
+def uplink_composer(attachment: Attachment) -> Callable[[InLink | None, int], bytes]:
+    return telling_composer if attachment.vouches else edge_composer
+
+
+def _composed(link: InLink | None, size: int, reply_to: str | None) -> bytes:
     taken = link.annotations if link is not None else None
     named = link.wire.named if link is not None else None
     is_own = named is not None and not isinstance(taken, Redirected)
     to = named.full if named is not None and is_own else taken.to if taken is not None else None
-    own = RouterAnnotations(to=to, phase=taken.phase if taken is not None else 0)
+    own = RouterAnnotations(to=to, phase=taken.phase if taken is not None else 0, reply_to=reply_to)
     envelope = sections.find(MESSAGE, size, may_be_opaque=True)
     return sections.put_together(MESSAGE, envelope, sections.take_apart(MESSAGE, envelope), own)

@@ -6,22 +6,33 @@ Source: docs/spec/network.md §11; docs/spec/routing.md §15.3.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from policy.addressing.address import Address
 from router.admission.connection_gate import Direction
 from router.amqp.engine import CannotBegin, Session
+from router.amqp.terminus import Condition
 from router.connection.auto_links import Place
-from router.connection.lanes import MAX_LANES, Lanes
+from router.connection.lanes import MAX_BROKER_LANES, MAX_LANES, Lanes
 from router.connection.link_routes import Limiting, LinkRoute, Onward
 from router.connection.peer_links import PeerLinks
 from router.connection.route_patterns import may_route_links, may_serve
+from router.connection.terms import DEFAULT_SESSION_BYTES
 from router.core.attachments import Attachment
 
 # Links that one peer has to answer. Attack: a container, a neighbour or an edge that takes attaches and answers none.
 MAX_UNANSWERED: Final = 4096
+# It is logged so often that a peer takes no more links. Attack: a client that attaches and attaches.
+FULL_LOGGED_S: Final = 60
 
-_Waiting = tuple[Callable[[Session], None], Callable[[], None]]
+
+class _Waiting(NamedTuple):
+    """A link that waits for a session. is_alone  as of Lanes.lease"""
+
+    owner: object
+    is_alone: bool
+    call: Callable[[Session], None]
+    failed: Callable[[Condition | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,6 +63,7 @@ class Hosting:
         self._peers = links
         self._lanes: Lanes | None = None  # for the links that the router attaches for others; None: there are none
         self._waiting: deque[_Waiting] = deque()  # for the answer to a Begin
+        self._full_at: float | None = None  # when it was logged last that the peer takes no more links
 
     @property
     def links(self) -> Limiting:
@@ -64,6 +76,17 @@ class Hosting:
     @property
     def container(self) -> str:
         return self._peers.container
+
+    @property
+    def session_bytes(self) -> int:
+        """What may come on one session before it is read."""
+        terms, account = self._peers.terms, self.attachment.account
+        number = len(self._peers.engine.sessions)
+        return (
+            min(terms.session_bytes, account.session_bytes(number))
+            if self.attachment.is_neighbour
+            else terms.session_bytes
+        )
 
     @property
     def is_full(self) -> bool:
@@ -94,22 +117,35 @@ class Hosting:
 
     def _all_lanes(self) -> Lanes:
         if self._lanes is None:
-            # A broker sees one session for all, as of 1.20.
-            most = MAX_LANES if self.attachment.is_neighbour else 1
+            most = MAX_LANES if self.attachment.is_neighbour else MAX_BROKER_LANES
             self._lanes = Lanes(self._peers.engine, self._begin_own, self._go_on, most=most)
         return self._lanes
 
     def _begin_own(self) -> Session:
         if self.attachment.is_neighbour:
             return self._peers.begin_own(self)
-        return self._peers.engine.begin_session(self, incoming_capacity_bytes=self._peers.terms.session_bytes)
+        size = self._peers.terms.session_bytes
+        session = self._peers.engine.begin_session(self, incoming_capacity_bytes=size)
+        session.grows = size == DEFAULT_SESSION_BYTES
+        return session
 
-    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
-        """Call `call` with a session that is open, now or later; `failed` where there can be none."""
+    def with_session(
+        self,
+        owner: object,
+        call: Callable[[Session], None],
+        failed: Callable[[Condition | None], None],
+        *,
+        is_alone: bool = True,
+    ) -> None:
+        """Call `call` with a session that is open, now or later; `failed` where there can be none.
+
+        owner     whose link it is; is_alone: as of Lanes.lease
+        failed    gets the reason, where it is not that the connection goes or ends all sessions
+        """
         if self.is_gone:
-            failed()
+            failed(None)
             return
-        self._waiting.append((call, failed))
+        self._waiting.append(_Waiting(owner, is_alone, call, failed))
         if len(self._waiting) == 1:
             for _ in self._going_on():
                 pass
@@ -121,16 +157,26 @@ class Hosting:
         """Those that have waited for a session go on, in turns: thousands of auto links may."""
         waiting = self._waiting
         while waiting and not self.is_gone:
+            first = waiting[0]
             try:
-                session = self._all_lanes().lease(len(waiting))
-            except CannotBegin:
-                self._fail_waiting()
-                return
-            if session is None:
-                return
-            call, _ = waiting.popleft()
-            call(session)
+                session = self._all_lanes().lease(first.owner, wanted=len(waiting), is_alone=first.is_alone)
+            except CannotBegin as error:
+                waiting.popleft()
+                first.failed(self.full(str(error)))
+            else:
+                if session is None:
+                    return
+                waiting.popleft()
+                first.call(session)
             yield
+
+    def full(self, why: str) -> Condition:
+        """The error for a link that the peer has no place for, which is logged now and then."""
+        now, text = self._peers.core.clock(), f"the container '{self.container}' takes no more links: {why}"
+        if self._full_at is None or now >= self._full_at + FULL_LOGGED_S:
+            self._full_at = now
+            self._peers.log_warning(text)
+        return Condition(name="amqp:resource-limit-exceeded", description=text)
 
     def _fail_waiting(self) -> None:
         """There is no session for them."""
@@ -138,10 +184,11 @@ class Hosting:
         self._peers.core.work.begin(_failing(waiting))
 
     def on_end(self, session: Session) -> None:
-        """The peer has ended a session."""
+        """The peer has ended a session. Where that had no link yet, it may have been begun for those that wait."""
         lanes = self._all_lanes()
+        was_used = lanes.sessions.get(session) is not None
         lanes.forget(session)
-        if not lanes.is_begun:
+        if not was_used:
             self._fail_waiting()
         self._peers.end(session)
 
@@ -158,6 +205,6 @@ def _losing(routed: Onward) -> Iterator[None]:
 
 
 def _failing(waiting: deque[_Waiting]) -> Iterator[None]:
-    for _, failed in waiting:
-        failed()
+    for each in waiting:
+        each.failed(None)
         yield

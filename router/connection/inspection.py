@@ -13,6 +13,7 @@ from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, IncomingWire, OutgoingW
 from router.amqp.layout import MALFORMED, NOTHING
 from router.amqp.sections import ROUTER_PREFIX, MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
+from router.connection.vouching import vouched
 from router.core.addresses import LiveAddress
 from router.core.core import NO_ADDRESS, Core
 from router.core.in_links import Annotations, InLink, Redirected
@@ -261,7 +262,9 @@ def _bind(link: InLink, named: Address, phase: int) -> None:
         if phase or named.full is not named.written:
             link.annotations = RouterAnnotations(to=named.full, phase=phase)
     elif phase != own.phase or (phase and own.to is None) or named.full is not named.written:
-        link.annotations = RouterAnnotations(to=named.full, phase=phase, ingress=own.ingress, trace=own.trace)
+        link.annotations = RouterAnnotations(
+            to=named.full, phase=phase, ingress=own.ingress, trace=own.trace, reply_to=own.reply_to
+        )
 
 
 def _may_name_phase(link: InLink, own: Annotations, gate: ConnectionGate) -> bool:
@@ -312,9 +315,10 @@ def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool
     return load_message(sections.put_together(MESSAGE, envelope, annotations))
 
 
-def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
+def composer(router_id: str, *, vouches: bool) -> Callable[[InLink | None, int], bytes]:
     """The `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3).
 
+    vouches  the receiver is an edge that is told of reply-tos
     The message has been inspected: what of it would be a fault cannot be one here.
     """
     own_id = f"0/{router_id}"
@@ -323,14 +327,16 @@ def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
         taken = link.annotations if link is not None else None
         named = link.wire.named if link is not None else None
         to = named.full if named is not None else None
+        reply_to = vouched(link, size) if vouches else None
         if taken is None:
-            own = RouterAnnotations(to=to, ingress=own_id, trace=(own_id,))
+            own = RouterAnnotations(to=to, ingress=own_id, trace=(own_id,), reply_to=reply_to)
         else:
             own = RouterAnnotations(
                 to=taken.to if to is None or isinstance(taken, Redirected) else to,
                 phase=taken.phase,
                 ingress=taken.ingress if taken.ingress is not None else own_id,
                 trace=(*taken.trace, own_id),
+                reply_to=reply_to,
             )
         envelope = sections.find(MESSAGE, size, may_be_opaque=True)
         return sections.put_together(MESSAGE, envelope, sections.take_apart(MESSAGE, envelope), own)

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 from policy.addressing.patterns import ANY_NUMBER, PatternTree, configured_tokens, split_tokens
 from router.admission.connection_gate import Direction
 from router.amqp.engine import Session
+from router.amqp.terminus import Condition
 from router.connection.auto_links import Place
 from router.connection.meetings import Meetings
 from router.core.addresses import LINK_BALANCED, LiveAddress
@@ -25,6 +26,8 @@ from router.effects import Emit, log
 _WILD: Final = ("*", ANY_NUMBER)
 # Words in the patterns of one other router. Attack: a neighbour that claims patterns of thousands of words.
 MAX_TOKENS_PER_ROUTER: Final = 65_536
+# Connections with routes of their own that policy is asked about at one attach.
+MAX_JUDGED: Final = 16
 
 
 class Host(Protocol):
@@ -44,14 +47,29 @@ class Host(Protocol):
         """Begin its session, where there is none. False: there can be none."""
         ...
 
-    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
-        """Call `call` with a session that is open, now or later; `failed` where there can be none."""
+    def with_session(
+        self, owner: object, call: Callable[[Session], None], failed: Callable[[Condition | None], None], /
+    ) -> None:
+        """Call `call` with a session that is open, now or later; `failed` where there can be none.
+
+        owner   whose link it is
+        failed  gets the reason, where it is not that there is no way to the peer any more
+        """
+        ...
+
+    def full(self, why: str, /) -> Condition:
+        """The error for a link that the peer has no place for."""
         ...
 
     @property
     def attachment(self) -> Attachment: ...
     @property
     def container(self) -> str: ...
+    @property
+    def session_bytes(self) -> int:
+        """What may come on one session before it is read."""
+        ...
+
     @property
     def links(self) -> "Limiting": ...
     @property
@@ -172,17 +190,29 @@ class Routed:
     def is_unused(self) -> bool:
         return not (self.routes or self.routers)
 
-    def next_host(self, name: str, direction: Direction, from_: Attachment) -> Host | None:
-        """The container for the next attach; None: there is none. No router gets back what it sent."""
+    @property
+    def is_own(self) -> bool:
+        """Have only connections made it, each for itself?"""
+        return not self.routers and len(self.own) == len(self.routes)
+
+    def next_host(self, from_: Attachment, takes: Callable[[Host], bool]) -> Host | None:
+        """The container for the next attach; None: there is none. No router gets back what it sent.
+
+        takes  (connection that made a route for itself) → may it have this attach?
+        """
         is_routers = from_.is_edge or from_.is_trunk
         for host, count in self.hosts.items():
             if host.is_gone or host.is_full or (is_routers and host.attachment is from_):
                 continue
-            if count == 1 and host in self.own and not host.takes(name, direction):
+            if count == 1 and host in self.own and not takes(host):
                 continue
             self.hosts[host] = self.hosts.pop(host)  # the last in turn now
             return host
         return None
+
+    def is_taken(self, takes: Callable[[Host], bool]) -> bool:
+        """Is there a container that takes the attach? takes  as of next_host"""
+        return any(not (host.is_gone or host.is_full) and takes(host) for host in self.own)
 
     def next_router(self, from_: Attachment) -> RemoteRouter | None:
         """The router for the next attach, in turn; of what another router sent, the nearest.
@@ -247,11 +277,34 @@ class LinkRoutes:
 
         direction  of the client's link
         """
+        takes = self._judge(name, direction)
+        return next((each for each in self._matching(name, direction) if not each.is_own or each.is_taken(takes)), None)
+
+    def _matching(self, name: str, direction: Direction) -> Iterator[Routed]:
+        """Those whose patterns the name matches, the best first."""
         routed = self._routed[direction]
         if not routed:
-            return None
-        pattern = self._trees[direction].find(split_tokens(name))
-        return routed[pattern] if pattern is not None else None
+            return iter(())
+        return (routed[pattern] for pattern in self._trees[direction].matches(split_tokens(name)))
+
+    def _judge(self, name: str, direction: Direction) -> Callable[[Host], bool]:
+        """May a connection that made a route for itself have an attach to the address?
+
+        Attack: a client with the pattern `#` keeps everybody from every address. So what has receivers is theirs, and
+        each of the client's addresses is judged. Attack: clients with hundreds of patterns, all judged at each attach.
+        """
+        live = self._core.table.addresses.get(f"M0{name}")
+        is_received = live is not None and live.has_own_path
+        judged: dict[Host, bool] = {}
+
+        def takes(host: Host) -> bool:
+            if is_received or (host not in judged and len(judged) >= MAX_JUDGED):
+                return False
+            if host not in judged:
+                judged[host] = host.takes(name, direction)
+            return judged[host]
+
+        return takes
 
     @property
     def takes_receivers(self) -> bool:
@@ -262,17 +315,19 @@ class LinkRoutes:
 
         from_  the connection that it came on
         """
-        routed = self.find(name, direction)
-        if routed is None:
-            return None
-        host = routed.next_host(name, direction, from_)
-        if host is not None:
-            return Hop(host, routed.prefixes_of(host))
-        router = routed.next_router(from_)
-        if router is None or router.trunk is None:
-            return _NOWHERE
-        host = self.hosts_of_trunks.get(router.trunk.attachment.connection_id)
-        return Hop(host, UNCHANGED) if host is not None and not host.is_full else _NOWHERE
+        takes = self._judge(name, direction)
+        for routed in self._matching(name, direction):
+            host = routed.next_host(from_, takes)
+            if host is not None:
+                return Hop(host, routed.prefixes_of(host))
+            if routed.is_own:
+                continue  # it routes nothing
+            router = routed.next_router(from_)
+            if router is None or router.trunk is None:
+                return _NOWHERE
+            host = self.hosts_of_trunks.get(router.trunk.attachment.connection_id)
+            return Hop(host, UNCHANGED) if host is not None and not host.is_full else _NOWHERE
+        return None
 
     def has_destination(self, routed: Routed) -> bool:
         """Is there a container, here or elsewhere?"""

@@ -136,9 +136,11 @@ class Connector(ConnectionTerms):
     name_of     (DER certificate) → the name that a server has by it (uidFormat, mapping), None when it gives none
     read_token  the bearer token as it is now. Reads files; errors: ValueError. None: no token is configured
     token       that was read for one attempt
+    allows_management  of this router, by what comes from the server
     """
 
     reaches_in_process: bool = False
+    allows_management: bool = False
     tunnel: Callable[[str], TlsTunnel] | None = None
     has_certificate: bool = False
     name_of: Callable[[bytes], str | None] = no_name

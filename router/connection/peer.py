@@ -17,7 +17,7 @@ from router.connection.hosting import Hosting
 from router.connection.inspection import condition_of
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.peer_messages import PeerMessages
-from router.connection.peer_open import Opening, describe_map
+from router.connection.peer_open import VOUCHING, Opening, describe_map
 from router.connection.peer_redecision import ask_candidate, redecide, redecide_hosting
 from router.connection.replies import Asker
 from router.connection.surroundings import Surroundings
@@ -169,7 +169,7 @@ class Peer(Asker):
         if refusal is not None:
             self._close(refusal)
             return
-        self.links.container = remote.container_id
+        self.attachment.vouches = self.attachment.is_neighbour and VOUCHING in remote.offered_capabilities
         owner = self.core.budgets.user(self._budget_owner(), is_neighbour=self.attachment.is_neighbour)
         self.attachment.account.join(owner)
         self.names.tenant = self._tenant()
@@ -193,9 +193,7 @@ class Peer(Asker):
         identity = self.identity
         if self.is_outgoing:
             return f"connector {self.terms.name}"
-        if identity.user not in (None, "", "anonymous") and identity.mechanism != "ANONYMOUS":
-            return identity.user
-        return f"anonymous from {self.gate.counted_host}"
+        return identity.login or f"anonymous from {self.gate.counted_host}"
 
     def _tenant(self) -> str | None:
         """The tenant by the connection's settings of now, None where it shares the common address space."""

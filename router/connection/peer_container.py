@@ -5,7 +5,7 @@ from typing import Final
 
 from policy.addressing.address import Address
 from router.amqp.engine import IncomingWire, OutgoingWire, Session
-from router.amqp.terminus import RemoteOpen
+from router.amqp.terminus import Condition, RemoteOpen
 from router.connection.auto_links import Place
 from router.connection.peer import Peer
 from router.connection.peer_links import PeerLinks
@@ -56,6 +56,10 @@ class ContainerPeer(Peer):
         super().on_open(remote)
         if not self.is_open:
             return
+        # RabbitMQ 3 ends the session of a link that is drained: its classic queues do not know the answer.
+        said = remote.properties
+        is_rabbitmq_3 = said.get("product") == "RabbitMQ" and str(said.get("version", "")).startswith("3.")
+        self.attachment.can_drain = not is_rabbitmq_3
         places = [Place(kind="container", text=remote.container_id)]
         if self.terms.name and not self.terms.name.startswith(_MADE_UP_NAMES):
             places.append(Place(kind="connection", text=self.terms.name))
@@ -71,13 +75,13 @@ class ContainerPeer(Peer):
 
     # Links of the router's own
 
-    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
-        """As auto links ask for it: they share a session with routed links.
+    def with_session(self, call: Callable[[Session], None], failed: Callable[[Condition | None], None]) -> None:
+        """As auto links ask for it: they share a session, which no routed link has.
 
         Neither is called where the connection is gone: the auto link may not have had its turn to learn that.
         """
         if not self.hosting.is_gone:
-            self.hosting.with_session(call, failed)
+            self.hosting.with_session(self, call, failed, is_alone=False)
 
     def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
         return self.links.bind(wire, address, phase)

@@ -4,6 +4,7 @@ Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
@@ -15,11 +16,12 @@ from router.connection.inspection import condition_of, target_of, wire_of
 from router.connection.peer_messages import PeerMessages
 from router.connection.routed_links import RoutedLinks, is_routed_dynamic
 from router.connection.surroundings import Surroundings
-from router.connection.terms import ConnectionTerms
+from router.connection.terms import DEFAULT_SESSION_BYTES, ConnectionTerms
 from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
+from router.core.outcomes import UNKNOWN_TRANSACTION
 from router.core.routed import RoutedIn, RoutedOut
 from router.edge.interior import SERVICES, refused_lines
 from router.effects import AuditStage, Log, Refused, log
@@ -87,6 +89,11 @@ class PeerLinks:
         self._reads_out = False  # what has come on the links, as the connection goes
 
     @property
+    def user(self) -> str | None:
+        """Who has logged in; None: an anonymous peer."""
+        return self.gate.identity.login
+
+    @property
     def resolve(self) -> Callable[[str], Address | Unclear]:
         """The address that the peer means by a text."""
         return self._resolve
@@ -106,6 +113,7 @@ class PeerLinks:
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
         most = self.attachment.account.session_bytes(len(self.engine.sessions))
+        session.grows = not window and self.terms.session_bytes == DEFAULT_SESSION_BYTES
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:
@@ -223,10 +231,21 @@ class PeerLinks:
         """What a sender must not do costs it its link, or more."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
-        link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
+        link.on_stalled = partial(self._on_stalled_message, link)
+        link.on_foreign = self._foreign(link)
 
     def limit_out(self, link: OutLink) -> None:
         link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
+        link.on_foreign = self._foreign(link)
+
+    def _foreign(self, link: InLink | OutLink) -> Callable[[], None] | None:
+        """Ends a link whose peer has named a transaction that nobody here has; those of other routers stay."""
+
+        def end() -> None:
+            if link.is_open:
+                self.end_link(wire_of(link), UNKNOWN_TRANSACTION, is_peers_doing=True)
+
+        return None if self.attachment.is_neighbour else end
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         dynamic = None
@@ -370,6 +389,7 @@ class PeerLinks:
             return False
         link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
         link.refuse(delivery, condition_of(refusal))
+        link.wire.tell_outcome()
         link.settle(delivery)  # although the rest of it is not read
         wire_of(link).close()
         self.engine.stop_listening()
@@ -386,11 +406,12 @@ class PeerLinks:
         wire.close(_LINK_OVER_CREDIT)
         self._touch()
 
-    def _on_stalled_message(self, link: InLink, seconds: float) -> None:
-        """A message under way has made no progress: it is rejected, and its link closed."""
+    def _on_stalled_message(self, link: InLink, seconds: float, holds_up_others: bool) -> None:
+        """A message under way makes no progress, or holds up others: it is rejected, and its link closed."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
-        condition = condition_of(self.gate.give_up_message(seconds, link.identity, target_of(link)))
+        refusal = self.gate.give_up_message(seconds, link.identity, target_of(link), holds_up_others=holds_up_others)
+        condition = condition_of(refusal)
         wire.give_up(condition)
         self.end_link(wire, condition, is_peers_doing=True)
 
@@ -418,6 +439,9 @@ class PeerLinks:
 
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")
+
+    def log_warning(self, text: str) -> None:
+        log(self._emit, "ROUTER_CORE", "warning", f"[C{self.attachment.connection_id}] {text}")
 
     def log_attached(self, wire: Wire) -> None:
         if isinstance(wire.core, InLink | OutLink):

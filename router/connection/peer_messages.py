@@ -9,7 +9,7 @@ from collections.abc import Callable
 from policy.addressing.address import Address, Unclear
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.message_text import message_text
-from router.connection.edge_messages import edge_composer, without_route
+from router.connection.edge_messages import uplink_composer, without_route
 from router.connection.inspection import (
     composer,
     inspector,
@@ -23,6 +23,7 @@ from router.connection.inspection import (
 from router.connection.replies import Replies
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
+from router.connection.vouching import vouch_for_client, vouch_for_edge
 from router.core.attachments import Attachment
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
@@ -74,6 +75,7 @@ class PeerMessages:
         link.max_message_bytes = self._gate.watched_message_bytes
         if isinstance(link, RoutedIn):
             return
+        link.vouch = self._vouch_for(link)
         replies_to = self._target_of_replies(link)
         # A message of an edge says in its annotations whom it is for, or is refused when its `to` is looked for.
         names_itself = isinstance(link, AnonymousInLink) and not self._attachment.is_edge
@@ -90,6 +92,15 @@ class PeerMessages:
             link.route = route if self._terms.reaches_in_process else outside(link, route, self._gate)
         else:
             link.inspect = inspect
+
+    def _vouch_for(self, link: InLink) -> Callable[[str], str] | None:
+        """None: messages of other routers, which were judged there; and where there is no other router."""
+        core = self._core
+        if (core.network is None and core.uplink is None) or self._attachment.is_trunk:
+            return None
+        if not self._attachment.is_edge:
+            return vouch_for_client(link, core, self._gate, self._resolve)
+        return vouch_for_edge(link, core, self._gate, self._resolve) if core.uplink is None else None
 
     @property
     def _may_refuse_messages(self) -> bool:
@@ -110,8 +121,12 @@ class PeerMessages:
         """Set the treatment of each message before it leaves on a link; on a routed one, it is as it came."""
         if isinstance(link, RoutedOut):
             return
-        stamp = composer(self._core.router_id) if self._core.uplink is None else edge_composer
-        link.compose = stamp if not self._terms.strips_out else None
+        attachment, stamp = self._attachment, None
+        if not self._terms.strips_out:
+            is_interiors = self._core.uplink is None
+            vouches = attachment.is_edge and attachment.vouches
+            stamp = composer(self._core.router_id, vouches=vouches) if is_interiors else uplink_composer(attachment)
+        link.compose = stamp
         link.on_sending = None
         if self._terms.message_components:
             link.compose = observed_sending(link.compose, self._message_log("Sent", link))

@@ -19,10 +19,14 @@ from router.connection.terms import ConnectionTerms
 from router.effects import log
 from router.values import Array, int_, symbol
 
+ROUTER_ROLES: Final = frozenset(("inter-router", "edge"))
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
 # Offered by routers that expect further links for large messages at any time. Those of before 1.13 do not.
 STREAMING: Final = "qd.streaming-links"
 CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol(STREAMING)))
+# Offered to other routers by those that judge the reply-tos of their clients (router.connection.vouching).
+VOUCHING: Final = "palisade.reply-to"
+_OF_ROUTERS: Final = Array(symbol, (*CAPABILITIES.values, symbol(VOUCHING)))
 # Where receivers may be routed to a broker: JMS clients share subscriptions only where that is offered.
 SHARING: Final = Array(symbol, (*CAPABILITIES.values, symbol("SHARED-SUBS")))
 
@@ -37,6 +41,11 @@ class Speaker(Protocol):
     surroundings: Surroundings
     engine: Engine
     own_sessions: ClassVar[int]
+
+    @property
+    def is_outgoing(self) -> bool:
+        """Did the router make the connection?"""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class PeerOpens:
         settings = gate.settings
         peer.engine.open(
             properties=_properties(peer),
-            capabilities=SHARING if peer.surroundings.link_routes.takes_receivers else CAPABILITIES,
+            capabilities=_capabilities(peer),
             max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
             # Beyond those of the peer, whom the gate counts, the router begins its own.
             channel_max=min(settings.max_sessions - 1 + peer.own_sessions, 32767)
@@ -88,7 +97,7 @@ class RouterOpens:
 
     def begin(self, peer: Speaker) -> None:
         engine = peer.engine
-        engine.open(properties=_properties(peer), capabilities=CAPABILITIES, hostname=self.hostname)
+        engine.open(properties=_properties(peer), capabilities=_capabilities(peer), hostname=self.hostname)
         engine.touched.add(engine)
 
     def judge(self, peer: Speaker, remote: RemoteOpen) -> Refusal | None:
@@ -106,6 +115,12 @@ class RouterOpens:
 
 
 Opening = PeerOpens | RouterOpens
+
+
+def _capabilities(peer: Speaker) -> Array:
+    if peer.terms.role in ROUTER_ROLES:
+        return _OF_ROUTERS
+    return SHARING if not peer.is_outgoing and peer.surroundings.link_routes.takes_receivers else CAPABILITIES
 
 
 # As `qd.conn-id` in what is encoded once: of five bytes, and found there again.
@@ -135,7 +150,7 @@ def _properties(peer: Speaker) -> dict[Any, Any] | bytes:
     properties = _own(peer.surroundings.version, peer.gate.connection_id)
     if terms.cost > 1:
         properties[symbol("qd.inter-router-cost")] = int_(terms.cost)
-    if terms.role in ("inter-router", "edge"):
+    if terms.role in ROUTER_ROLES:
         properties[symbol("qd.annotations-version")] = int_(1)
     if terms.failover:
         properties[symbol("failover-server-list")] = [

@@ -46,8 +46,10 @@ class Relaying(Recorded):
         self.expel(condition_of(CONNECTION_REFUSED))
         return True
 
-    def _begins_verification(self) -> bool:
-        """The verification's turn has come. Returns whether it is still wanted."""
+    def begins_turn(self) -> bool:
+        """The turn of what was sent, or of the verification, has come. Returns whether it is still wanted."""
+        if self.is_closed:
+            return False
         try:
             if not self._expel_where_banned():
                 return True
@@ -76,8 +78,11 @@ class Relaying(Recorded):
                 if self._end.can_be_guessed:
                     self._pace.begin_as(self._claimed_user)
                 if not self._expel_where_banned():
-                    self._give_up = self._relay.close
-                    self._relay.send(frame)
+                    if self._pace.may_ask():
+                        self._give_up = self._relay.close
+                        self._relay.send(frame)
+                    else:
+                        self._pass_up(self._end.decline(TOO_MANY_GUESSES))
             case ServiceFailed(why=why):
                 self._report_service(why)
             case Authenticated(identity=identity):
@@ -94,6 +99,7 @@ class Relaying(Recorded):
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
             if said is not None and is_wrong(said):
                 self._pace.fail()
+            self._pace.leave()
             return
         self._give_up = None  # an answer to the last response
         try:
@@ -157,6 +163,7 @@ class Relaying(Recorded):
         relay, self._relay = self._relay, None
         if relay is not None:
             relay.close()
+            self._pace.leave()
 
     def shut(self) -> None:
         super().shut()

@@ -2,7 +2,8 @@
 
 A sender chooses the reply-to of its message. It counts only where the sender has the right to have messages sent there,
 so that no client makes a service write where it may not write itself: the dynamic address of the connection that the
-message came on, or an address among the targets of that connection. Addresses inside the router never count.
+message came on, or an address among the targets of that connection. Addresses inside the router never count. What comes
+from another router was judged there (router.connection.vouching).
 
 Only connections whose settings allow replies, or would by a candidate policy, remember any and pay for it.
 Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
@@ -14,9 +15,8 @@ from typing import Final, Literal, Self
 from policy.addressing.address import Address, Unclear
 from policy.replies import ReplyMemory
 from router.admission.connection_gate import ConnectionGate
-from router.amqp import sections
-from router.amqp.engine import MESSAGE, message_bytes
-from router.amqp.sections import MessageFault
+from router.amqp.engine import message_bytes
+from router.connection.vouching import exact_key, reply_address, reply_to_of
 from router.core.attachments import Attachment
 from router.core.core import Core
 from router.core.in_links import InLink
@@ -89,7 +89,7 @@ class Replies:
         """Seconds since the connection received a message with this reply-to; None where none is remembered."""
         if self.memory is None:
             return None
-        return self.memory.age(self._core.table.key(address, is_ingress=True), self._core.clock())
+        return self.memory.age(exact_key(self._core, address), self._core.clock())
 
     def watch(self, link: OutLink) -> None:
         """Remember the reply-to of each message that leaves on the link, from when it does."""
@@ -110,20 +110,18 @@ class Replies:
 
         return mark
 
+    def _resolve(self, text: str) -> Address | Unclear:
+        return self._core.resolve(text, tenant=self._tenant)
+
     def _key_for(self, link: InLink, size: int) -> str | None:
         """The key of the reply-to of the message in the buffer, which came on `link`; None where it does not count."""
-        if sections.is_plain(MESSAGE, size):
-            return None
-        try:
-            properties_at = sections.find_properties(MESSAGE, size)
-            if properties_at == sections.LOOK_CLOSER:
-                properties_at = sections.find(MESSAGE, size).properties_at
-            text = sections.reply_to(MESSAGE, size, properties_at)
-        except MessageFault:
-            return None  # its receiver cannot read it either
-        if not text:
+        text = reply_to_of(size)
+        if text is None:
             return None
         core = self._core
+        if link.attachment.is_neighbour:
+            named = reply_address(core, link, text, self._resolve)
+            return exact_key(core, named) if named is not None else None
         known = self._dynamic.get(text)
         if known is not None:
             live = core.table.addresses.get(known)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from policy.addressing.address import Address
+from policy.addressing.address import SEPARATOR, Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
 from router.connection.link_routes import UNCHANGED, Answer, Decide, Hop, Host, Limiting, LinkRoutes, Prefixes
 from router.connection.peer_messages import PeerMessages
 from router.core.attachments import Attachment
+from router.core.budget import Account
 from router.core.core import NO_ROUTE, Core
 from router.core.routed import RoutedIn, RoutedOut, RoutedPath, forward_routed
 from router.core.streams import begin_stream
@@ -40,10 +41,20 @@ MAX_ROUTED: Final = 16_384
 MAX_ASKED: Final = 256
 
 
+# A link's own name and the container id of its peer are always parts of what it is called at a container.
+_FEWEST_PARTS: Final = 2
+
+
+def _escaped(part: str) -> str:
+    """Without the separator of the parts."""
+    return part.replace("%", "%25").replace("@", "%40")
+
+
 class Side(Limiting, Protocol):
     """The links of the connection whose peer attached (router.connection.peer_links).
 
     container    the container id of the peer
+    user         who has logged in; None: an anonymous peer
     keeps_names  it is a router, which has made the names of links unique
     """
 
@@ -52,6 +63,8 @@ class Side(Limiting, Protocol):
     container: str
     messages: PeerMessages
 
+    @property
+    def user(self) -> str | None: ...
     @property
     def keeps_names(self) -> bool: ...
     def attach_here(self, wire: Wire) -> None:
@@ -129,16 +142,32 @@ class RoutedLinks:
             self._refuse(wire, refusal or NO_ROUTE)
             return
         side = self._side
-        onward = [wire.name] if side.keeps_names or is_forwarded else []
-        if not side.keeps_names:
-            onward.append(f"{wire.name}@{side.container}")
+        onward = self._names_onward(wire, tenant, is_forwarded=is_forwarded)
+        if not (side.keeps_names or _lasts(terminus)):
+            onward.append(f"{onward[-1]}@@@@{side.core.random_name()}")
         is_made = is_routed_dynamic(terminus)  # there
         names = Names(
             key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
             routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
         )  # fmt: skip
-        link = self._links[wire] = RoutedLink(side, wire, host, names, limit_bytes=limit_bytes)
+        link = self._links[wire] = RoutedLink(
+            side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes, number=len(self._links) + 1
+        )
         link.begin()
+
+    def _names_onward(self, wire: Wire, tenant: str, *, is_forwarded: bool) -> list[str]:
+        """What the link may be called where it goes on, with those parts that tell its peer from others.
+
+        Attack: a client with the container id of another takes the name of that one's durable subscription.
+        """
+        side = self._side
+        if side.keeps_names:
+            return [wire.name]
+        parts = [wire.name, side.container, side.user or "", tenant.removesuffix(SEPARATOR)]
+        while not parts[-1] and len(parts) > _FEWEST_PARTS:
+            parts.pop()
+        whole = "@".join(map(_escaped, parts))
+        return [_escaped(wire.name), whole] if is_forwarded and len(parts) == _FEWEST_PARTS else [whole]
 
     def _refuse(self, wire: Wire, condition: Condition) -> None:
         wire.refuse(condition)
@@ -151,6 +180,10 @@ class RoutedLinks:
         """Is the link admitted, and has no answer yet?"""
         link = self._links.get(wire)
         return wire in self._asked or (link is not None and link.is_pending)
+
+    def has_coordinator(self, host: Host) -> bool:
+        """Has the peer a coordinator at this container? Asked where a message or an outcome has a transaction."""
+        return any(link.coordinates_at(host) for link in self._links.values())
 
     def refuse_pending(self, wire: Wire, condition: Condition) -> None:
         if wire in self._asked:
@@ -231,7 +264,7 @@ class RoutedLinks:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """key      as management shows what both links belong to
-    onward   of the link that goes on: the first that is free there
+    onward   of the link that goes on: the first that is free there; the last is the longest
     address  of the client's terminus, in its tenant's space; "" where it has none
     routed_as  of a dynamic terminus, in its tenant's space; None: as it came
     tenant   what they begin with
@@ -257,13 +290,30 @@ class Names:
 class RoutedLink:
     """near  the client's wire; far: the container's, None before it is attached"""
 
-    def __init__(self, side: Side, near: Wire, host: Host, names: Names, *, limit_bytes: int) -> None:
-        """limit_bytes  of a message that the client sends, 0: none"""
+    def __init__(
+        self,
+        side: Side,
+        near: Wire,
+        host: Host,
+        names: Names,
+        has_coordinator: Callable[[Host], bool],
+        *,
+        limit_bytes: int,
+        number: int,
+    ) -> None:
+        """has_coordinator  (container) → has the client a coordinator there?
+        limit_bytes  of a message that the client sends, 0: none
+        number       of routed links of the client's connection
+        """
+        self._has_coordinator = has_coordinator
+        target = near.target if isinstance(near, IncomingWire) else None
+        self._is_coordinator = target is not None and target.is_coordinator
         self._side = side
         self._near = near
         self._host = host
         self._names = names
         self._limit_bytes = limit_bytes
+        self._room_bytes = side.attachment.account.session_bytes(number)  # for what comes from the container
         self._far: Wire | None = None
         self._path: RoutedPath | None = None
         self._is_awaited = True  # among the host's unanswered
@@ -273,6 +323,10 @@ class RoutedLink:
         self._far_lasts = False
         self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
 
+    def coordinates_at(self, host: Host) -> bool:
+        """Is it the link of a coordinator at this container?"""
+        return self._is_coordinator and self._host is host and self._path is not None and not self._is_over
+
     @property
     def is_pending(self) -> bool:
         return not (self._is_answered or self._is_over)
@@ -280,7 +334,21 @@ class RoutedLink:
     def begin(self) -> None:
         self._host.routed[self] = None
         self._host.unanswered += 1
-        self._host.with_session(self._attach, self.lose)
+        self._host.with_session(self._account.user, self._attach, self._fail)
+
+    def _fail(self, condition: Condition | None) -> None:
+        """There is no session for it."""
+        if condition is None:
+            self.lose()
+            return
+        self._await_no_more()
+        self._answer_detach()
+        self._end(None, lambda: self._near.refuse(condition))
+
+    @property
+    def _account(self) -> Account:
+        """Of the client."""
+        return self._side.attachment.account
 
     def _await_no_more(self) -> None:
         if self._is_awaited:
@@ -306,6 +374,19 @@ class RoutedLink:
             self.lose()
             return
         self._far.on_answer = self._on_answer
+        if isinstance(self._far, IncomingWire):
+            if len(session.wires) == 1:
+                session.limit_window(min(self._room_bytes, self._host.session_bytes))
+            session.pay_by(self._account)
+
+    def _pay_no_more(self) -> None:
+        """Another client pays for what comes on the session, where that shares it, or the container's connection."""
+        if self._far is None or (session := self._far.session).account is not self._account:
+            return
+        owners = (wire.owner for wire in session.wires.values())
+        others = (link for link in owners if isinstance(link, RoutedLink) and not link._is_over)
+        other = next(others, None)
+        session.pay_by(other._account if other is not None else session.engine.account)
 
     def _on_answer(self) -> None:
         """The container has answered, whatever: the client has the same answer."""
@@ -327,7 +408,7 @@ class RoutedLink:
 
         def answer() -> None:
             near.accept_as(far, address=internal, max_message_bytes=self._limit_bytes)
-            if theirs is not None:
+            if far.is_taken:
                 self._bind(far)
 
         if isinstance(near, OutgoingWire):
@@ -348,7 +429,10 @@ class RoutedLink:
         inward = RoutedIn(core.next_identity(), come, from_, core.work)
         onward = RoutedOut(core.next_identity(), go, to, core.work)
         inward.is_own, onward.is_own = not is_sender, is_sender
-        path = self._path = inward.path = onward.path = RoutedPath(self._names.key, inward, onward)
+        inward.room_bytes = self._room_bytes
+        path = self._path = inward.path = onward.path = RoutedPath(
+            self._names.key, inward, onward, lambda: self._has_coordinator(self._host)
+        )
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
         core.adopt(onward, to)
         come.admit(inward, path, forward_routed, begin_stream, inward.on_updated)
@@ -371,6 +455,9 @@ class RoutedLink:
         if self._is_over:
             if self._is_leaving and not far.session.is_ended:
                 self._leave()
+            if self._detached is not None and not far.session.is_ended:
+                # It may say that there is an error, or that the terminus is gone which the client wanted to keep.
+                self._near.detach_as(far, is_closed=is_closed or self._detached)
             self._answer_detach()
             return
         if far.session.is_ended or not self._is_answered:
@@ -395,6 +482,7 @@ class RoutedLink:
         if self._is_over:
             return
         self._is_over = True
+        self._pay_no_more()
         self._host.routed.pop(self, None)
         self._unbind(gone)
         tell()
@@ -414,6 +502,7 @@ class RoutedLink:
                 self._leave(is_lost=True)
             return False
         self._is_over = True
+        self._pay_no_more()
         waits = far is not None and is_closed is not None and not near.session.is_ended
         if waits:
             near.is_answered_later, self._detached = True, is_closed

@@ -84,6 +84,7 @@ class Stack:
         self._deadline = self.core.clock() + handshake_limit_s  # monotonic seconds
         self._is_reported = False
         self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
+        self.on_early: Callable[[bytes], None] | None = None  # gets what is read before the connection's turn
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
         self.paused_until = 0.0  # monotonic seconds: it is not to be read before
         self.on_pause: Callable[[], None] = _nothing  # that has changed
@@ -138,8 +139,16 @@ class Stack:
                 self.peer.engine.receive_read(size)  # type: ignore[union-attr]
             except Exception as error:
                 self.crash(error)
-        else:
+        elif self.on_early is None:
             self.receive(bytes(_READ_VIEW[:size]))
+        else:
+            self.on_early(bytes(_READ_VIEW[:size]))
+
+    def take_reads(self) -> None:
+        """It needs no turn any more: what is read from the socket goes to the layers, or to the engine, at once."""
+        self.on_early = None
+        if self.peer is not None and not self.layers:
+            self.intake = self.peer.engine.intake
 
     @property
     def has_more(self) -> bool:
@@ -214,7 +223,7 @@ class Stack:
             write=self.layers.write,
         )
         peer.engine.on_behind = lambda: self.on_behind()
-        if not self.layers:
+        if not self.layers and self.on_early is None:
             self.intake = peer.engine.intake
         if self.on_peer is not None:
             self.on_peer(self)
@@ -350,6 +359,7 @@ class Stack:
         self.peer = self.intake = self.on_peer = None
         self._end = NoEnd()
         self.opened = self.on_behind = self.on_pause = self._close_socket = _nothing
+        self.on_early = None
 
 
 def _nothing() -> None:

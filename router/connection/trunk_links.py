@@ -12,6 +12,7 @@ from router.connection.inspection import condition_of, wire_of
 from router.connection.lanes import SPARE, Lanes
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.trunk_messages import Arrivals, composer, heading_of, passage_for
+from router.core.core import NO_ROUTE
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
@@ -114,8 +115,10 @@ class TrunkLinks(PeerLinks):
 
     def _add_data_out(self, wire: OutgoingWire, trunk: Trunk, slot: int | None) -> DataOutLink:
         network = self.network
-        heading = heading_of(network.node)
-        return network.add_data_out(wire, trunk, self.attachment, slot, composer(network.node, heading), heading)
+        vouches = self.attachment.vouches
+        heading = heading_of(network.node, vouches=vouches)
+        compose = composer(network.node, heading, vouches=vouches)
+        return network.add_data_out(wire, trunk, self.attachment, slot, compose, heading)
 
     def _name(self) -> str:
         return f"qdlink.{self.core.random_name()}"
@@ -138,6 +141,16 @@ class TrunkLinks(PeerLinks):
             wire.refuse(_NOT_A_ROUTER)
             return
         super().attach(wire)
+
+    def attach_here(self, wire: Wire) -> None:
+        """No link route has it. One that the router has sent on for a client, whose container its name has, finds no
+        route: that router has not heard yet that the last container has gone. Bound to an address of the same name it
+        would be open, and its client would wait for nothing.
+        """
+        if "@" in wire.name:
+            wire.refuse(NO_ROUTE)
+        else:
+            super().attach_here(wire)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
         capability = _CONTROL if _CONTROL in terminus.capabilities else _DATA
@@ -185,11 +198,12 @@ class TrunkLinks(PeerLinks):
 
     # Attack: a client whose messages stall, to have one data link after the other closed: nobody attaches those again.
 
-    def _on_stalled_in(self, link: DataInLink, seconds: float) -> None:
-        """A message under way has made no progress: it ends, and the link goes on."""
+    def _on_stalled_in(self, link: DataInLink, seconds: float, holds_up_others: bool) -> None:
+        """A message under way makes no progress, or holds up others: it ends, and the link goes on."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
-        wire.give_up(condition_of(self.gate.give_up_message(seconds, link.identity, None)))
+        refusal = self.gate.give_up_message(seconds, link.identity, None, holds_up_others=holds_up_others)
+        wire.give_up(condition_of(refusal))
         self._touch()
 
     def _on_stalled_out(self, link: DataOutLink, seconds: float) -> None:

@@ -12,9 +12,10 @@ from router.amqp import sections
 from router.amqp.codec import CodecError, decode, skip
 from router.amqp.engine import MESSAGE
 from router.amqp.layout import front
-from router.amqp.layout.front import PLACE_SHIFT, SIZE_MASK, USUAL
+from router.amqp.layout.front import AT_SHIFT, PLACE_SHIFT, SIZE_MASK, USUAL
 from router.amqp.sections import Envelope, MessageFault, RouterAnnotations
 from router.connection.inspection import inspector, to_of
+from router.connection.vouching import vouched
 from router.core.addresses import LiveAddress
 from router.core.core import NO_ADDRESS
 from router.core.in_links import Annotations, InLink, Redirected
@@ -57,31 +58,40 @@ class Taken:
     named, key  the address that `to` was found to mean, and its key in `phase`; None: not asked for yet
     """
 
-    __slots__ = ("_onward", "ingress", "key", "named", "passed", "phase", "to", "trace")
+    __slots__ = ("_onward", "ingress", "key", "named", "passed", "phase", "reply_to", "to", "trace")
 
     def __init__(self, own: Annotations) -> None:
         self.to = own.to
         self.phase = own.phase
         self.ingress = own.ingress
         self.trace = own.trace
+        self.reply_to = own.reply_to
         self.passed = len(own.trace)
         self.named: Address | None = None
         self.key = ""
-        self._onward: bytes | None = None
+        self._onward: list[bytes | None] = [None, None]
 
     def key_of(self, named: Address) -> str:
         """The key of the address that `to` means."""
         self.named, self.key = named, named.key_in(self.phase)
         return self.key
 
-    def onward(self, node: str) -> bytes:
-        """The section of the message as it leaves this router."""
-        if self._onward is None:
+    def onward(self, node: str, *, vouches: bool) -> bytes:
+        """The section of the message as it leaves this router.
+
+        vouches  as of heading_of
+        """
+        section = self._onward[vouches]
+        if section is None:
             own = RouterAnnotations(
-                to=self.to, phase=self.phase, ingress=self.ingress or node, trace=(*self.trace, node)
+                to=self.to,
+                phase=self.phase,
+                ingress=self.ingress or node,
+                trace=(*self.trace, node),
+                reply_to=self.reply_to if vouches else None,
             )
-            self._onward = sections.section_of(own)
-        return self._onward
+            section = self._onward[vouches] = sections.section_of(own)
+        return section
 
 
 class Arrivals:
@@ -211,65 +221,70 @@ def passage_for(
     return Passage(forward, lambda delivery, size: way_of(delivery, size, peel(size)))
 
 
-Heading = Callable[[InLink | None], bytes]
+Heading = Callable[[InLink | None, int], bytes]
 
 
-def heading_of(node: str) -> Heading:
-    """The `heading` of a link to a neighbour: the annotations of a message that comes on a link; None: of our own.
+def heading_of(node: str, *, vouches: bool) -> Heading:
+    """The `heading` of a link to a neighbour: the annotations of the message in the buffer, of so many bytes, that
+    comes on a link; None: of our own.
 
-    node  this router
+    node     this router
+    vouches  the neighbour is told of reply-tos
     """
 
-    def heading(link: InLink | None) -> bytes:
+    def heading(link: InLink | None, size: int) -> bytes:
         if link is None:
             return sections.section_of(_annotations_of(None, node))
-        taken = link.annotations
-        if taken is None:
+        taken, reply_to = link.annotations, vouched(link, size) if vouches else None
+        if taken is None and reply_to is None:
             # INVARIANT: its target is the same for as long as messages come on it.
             if link.heading is None:
                 link.heading = sections.section_of(_annotations_of(link, node))
             return link.heading
-        if type(taken) is Taken and link.wire.named is None:
-            return taken.onward(node)
-        return sections.section_of(_annotations_of(link, node))
+        if type(taken) is Taken and link.wire.named is None and link.vouch is None:
+            return taken.onward(node, vouches=vouches and link.attachment.vouches)
+        return sections.section_of(_annotations_of(link, node, reply_to))
 
     return heading
 
 
-def composer(node: str, heading: Heading) -> Callable[[InLink | None, int], bytes]:
+def composer(node: str, heading: Heading, *, vouches: bool) -> Callable[[InLink | None, int], bytes]:
     """The `compose` of a link to a neighbour: the message in the buffer with what routers write into it.
 
     node     this router
     heading  of the same link
+    vouches  as of heading_of
     """
 
     def compose(link: InLink | None, size: int) -> bytes:
         found = _front(size)
         if found < 0:
             envelope = sections.find(MESSAGE, size, may_be_opaque=True)
-            return _annotated(MESSAGE, envelope, _annotations_of(link, node))
-        at = found >> 4
-        return b"".join((_VIEW[:at], heading(link), _VIEW[at:size]))
+            return _annotated(MESSAGE, envelope, _annotations_of(link, node, vouched(link, size) if vouches else None))
+        at = found >> AT_SHIFT
+        return b"".join((_VIEW[:at], heading(link, size), _VIEW[at:size]))
 
     return compose
 
 
-def _annotations_of(link: InLink | None, node: str) -> RouterAnnotations:
+def _annotations_of(link: InLink | None, node: str, reply_to: str | None = None) -> RouterAnnotations:
     taken = link.annotations if link is not None else None
     if isinstance(taken, Redirected):
         ingress = taken.ingress if taken.ingress is not None else node
-        return RouterAnnotations(to=taken.to, phase=taken.phase, ingress=ingress, trace=(*taken.trace, node))
+        trace = (*taken.trace, node)
+        return RouterAnnotations(to=taken.to, phase=taken.phase, ingress=ingress, trace=trace, reply_to=reply_to)
     named = link.wire.named if link is not None else None
     key = link.address.key if link is not None and link.address is not None else ""
     to = named.full if named is not None else None
     phase = phase_in(key) if key[:1] == "M" else 0
     if taken is None:
-        return RouterAnnotations(to=to, phase=phase, ingress=node, trace=(node,))
+        return RouterAnnotations(to=to, phase=phase, ingress=node, trace=(node,), reply_to=reply_to)
     return RouterAnnotations(
         to=to if to is not None else taken.to,
         phase=phase if named is not None else taken.phase,
         ingress=taken.ingress if taken.ingress is not None else node,
         trace=(*taken.trace, node),
+        reply_to=reply_to,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from policy.addressing.address import FALLBACK_PHASE, Address, phase_in
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
-from router.connection.edge_messages import Unreadable, decode_service, edge_composer
+from router.connection.edge_messages import Unreadable, decode_service, uplink_composer
 from router.connection.edge_services import INVALID_FIELD
 from router.connection.edge_streaming import EdgeStreaming, Owner
 from router.connection.link_routes import Host
@@ -46,7 +46,7 @@ class UplinkLinks(PeerLinks):
         host   of links that go on here
         takes_streams  the interior expects links for large messages
         """
-        self._streaming = EdgeStreaming(self, owner, _compose) if takes_streams else None
+        self._streaming = EdgeStreaming(self, owner, self._compose) if takes_streams else None
         self.uplinks = uplinks
         self.host = host
         self._owner = owner
@@ -202,12 +202,15 @@ class UplinkLinks(PeerLinks):
             )
             core.adopt(link, self.attachment)
         if effect.service in (UP, None):
-            link.compose = edge_composer
+            link.compose = uplink_composer(self.attachment)
             if self._streaming is not None and (effect.key is None or phase_in(effect.key) == 0):
                 link.bypass = self._streaming.streaming
         if effect.service == UP and self._streaming is not None:
             self._streaming.begin()
         self.limit_out(link)
+
+    def _compose(self, link: OutLink) -> None:
+        link.compose = uplink_composer(self.attachment)
 
     def _on_room(self, number: int, credit: int) -> None:
         if self.uplinks is not None:
@@ -250,10 +253,6 @@ def _terminus(end: End | None) -> Terminus | None:
         expiry_policy="link-detach",
         capabilities=(end.capability,) if end.capability is not None else (),
     )
-
-
-def _compose(link: OutLink) -> None:
-    link.compose = edge_composer
 
 
 def _ignore(_delivery: Handle) -> None:

@@ -4,6 +4,7 @@ Sources: docs/spec/routing.md §1.7; docs/spec/policy-and-auth.md §3.2, §3.15,
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Sized
 from functools import partial
@@ -17,9 +18,15 @@ from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
 from router.effects import ConnectionMembers, Emit, Log, Refused, RouterReason, log
 from router.faults import fault_text
+from router.io.arrivals import Arrivals
 from router.io.descriptors import Descriptors
 from router.io.lingering import Lingering
+from router.io.shaking import Shaking, Step
 from router.io.sockets import Hold, Socket, SocketOwner
+
+# Read in one turn of a connection that is not open: most say all that they have to say in it. A chain of certificates
+# takes a few.
+EARLY_READ_BYTES: Final = 4 * 1024
 
 _NO_HEADER: Final = "amqp:connection:framing-error No protocol header found (connection aborted)"
 
@@ -31,6 +38,10 @@ class Home(SocketOwner[Stack], Protocol):
     emit: Emit
     surroundings: Surroundings
     connections: dict[int, Stack]
+    arrivals: Arrivals
+    shaking: Shaking
+
+    accepting: "Accepting"
 
     @property
     def connectors(self) -> Sized: ...
@@ -45,37 +56,152 @@ def _line(text: str) -> Log:
 
 
 class _Accepted(Socket[Connection]):
-    """asyncio's end of one accepted socket."""
+    """asyncio's end of one accepted socket. Until its connection is open, it is read in the turn of its host alone."""
 
     def __init__(
         self,
         router: Home,
         begin: Callable[["_Accepted", asyncio.Transport], Connection | None],
-        lingering: Lingering,
+        host: str,
     ) -> None:
+        """host  whose turn it takes"""
         super().__init__(router)
+        self.host = host
+        self.descriptor = -1
+        self._home = router
         self._begin = begin
-        self._lingering = lingering
+        self._arriving: Connection | None = None  # None: it is open, or over
+        self._early = b""  # read by the loop, before it heard that it is not to read
+        self._step: Step | None = None  # of its TLS handshake, made in a thread
 
     def begin(self, transport: asyncio.Transport) -> None:
-        self.connection = self._begin(self, transport)
-        if self.connection is None:
+        self.connection = self._arriving = self._begin(self, transport)
+        if self._arriving is None:
             transport.abort()
+            return
+        self.descriptor = transport.get_extra_info("socket").fileno()
+        self._arriving.on_early = self._take_early
+        self._arriving.elsewhere = self._shake
+        self._home.arrivals.add(self)
+        # uvloop begins to read after this, whatever was said before.
+        asyncio.get_running_loop().call_soon(self._stay_away)
+
+    # On its way in
+
+    def serve(self) -> None:
+        """Its turn: read a little, and work that off."""
+        connection, transport = self._arriving, self._transport
+        if connection is None or transport is None or transport.is_closing() or self._is_held:
+            return
+        if not connection.begins_turn():
+            return
+        if connection.has_more:
+            connection.resume()
+        else:
+            data, self._early = self._early or self._read(), b""
+            if data is None:
+                self._leave()  # the loop sees that there is nothing left to read, and why
+                return
+            self._home.accepting.handshakes.hear(connection.connection_id)
+            connection.receive(data)
+        self._wait()
+
+    def opened(self, connection: Stack) -> None:
+        """Its Open was admitted."""
+        connection.take_reads()
+        self._leave()
+        self._home.on_opened(connection)
+
+    def _read(self) -> bytes | None:
+        """None: nothing comes any more."""
+        try:
+            return os.read(self.descriptor, EARLY_READ_BYTES) or None
+        except (BlockingIOError, InterruptedError):
+            return b""
+        except OSError:
+            return None
+
+    def _take_early(self, data: bytes) -> None:
+        self._early += data
+        self._stay_away()
+        self._home.arrivals.ready(self)
+
+    def _stay_away(self) -> None:
+        if self._arriving is not None:
+            self.hold(Hold.ARRIVAL)
+
+    @property
+    def _is_held(self) -> bool:
+        return bool(self._holds & (Hold.ROOM | Hold.PAUSE))
+
+    def _wait(self) -> None:
+        """See to its next turn."""
+        connection = self._arriving
+        if connection is None or connection.is_closed or connection.is_waiting or self._is_held:
+            return
+        if self._early or connection.has_more:
+            self._home.arrivals.ready(self)
+        else:
+            self._home.arrivals.arm(self)
+
+    def _leave(self) -> None:
+        """It takes no turn of its host any more."""
+        if self._arriving is None:
+            return
+        self._arriving = None
+        self._home.arrivals.remove(self)
+        if self._step is not None:
+            self._home.shaking.discard(self._step)
+        self.release(Hold.ARRIVAL)
+        self.attend()
+
+    def _shake(self, run: Callable[[], None], done: Callable[[], None]) -> None:
+        """Make a step of the TLS handshake in a thread."""
+        connection = self._arriving
+
+        def end() -> None:
+            self._step = None
+            done()
+            self._wait()
+
+        if connection is not None:
+            self._step = Step(self.host, connection.begins_turn, run, end)
+            self._home.shaking.submit(self._step)
+
+    # Socket
+
+    def attend(self) -> None:
+        if self._arriving is None:
+            super().attend()
+        elif self._arriving.waits_for_room:
+            self.hold(Hold.ROOM)
+        else:
+            self._wait()
+
+    def release(self, why: int) -> None:
+        super().release(why)
+        if self._arriving is not None:
+            self._wait()
 
     def close(self) -> None:
         """Close after what was written has left, and not before the peer could read why, where there is a reason."""
         connection, transport = self.connection, self._transport
+        self._leave()
         if connection is None or transport is None or transport.is_closing() or not connection.tells_why:
             super().close()
             return
         self.release(Hold.TURN | Hold.ROOM | Hold.PAUSE)
-        self._lingering.add(self, transport, connection.gate.counted_host, self.let_go)
+        self._home.accepting.lingering.add(self, transport, connection.gate.counted_host, self.let_go)
+
+    def let_go(self) -> None:
+        self._leave()
+        super().let_go()
 
     def discard(self, size: int) -> None:
-        self._lingering.discard(self, size)
+        self._home.accepting.lingering.discard(self, size)
 
     def ended(self) -> None:
-        self._lingering.forget(self)
+        self._home.accepting.lingering.forget(self)
 
 
 def _kind_of(listener: Listener) -> type[Connection]:
@@ -113,10 +239,10 @@ class Accepting:
             return
 
         def begin(end: _Accepted, transport: asyncio.Transport) -> Connection | None:
-            return self._begin(listener, gate, transport, end.close)
+            return self._begin(listener, gate, transport, end)
 
         def make() -> _Accepted:
-            return _Accepted(self._router, begin, self.lingering)
+            return _Accepted(self._router, begin, gate.counted_host)
 
         loop = asyncio.get_running_loop()
         task = loop.create_task(loop.connect_accepted_socket(make, accepted))
@@ -132,7 +258,7 @@ class Accepting:
         self.handshakes.leave(connection_id)
 
     def _begin(
-        self, listener: Listener, gate: ConnectionGate, transport: asyncio.Transport, close: Callable[[], None]
+        self, listener: Listener, gate: ConnectionGate, transport: asyncio.Transport, end: _Accepted
     ) -> Connection | None:
         """The socket has a transport. None: it had to go meanwhile."""
         connection_id, router = gate.connection_id, self._router
@@ -144,8 +270,8 @@ class Accepting:
             gate=gate,
             surroundings=router.surroundings,
             write=transport.write,
-            close=close,
-            on_opened=router.on_opened,
+            close=end.close,
+            on_opened=end.opened,
         )
         connection.unsent_bytes = transport.get_write_buffer_size
         connection.on_held = partial(self._hold, connection_id)
@@ -233,7 +359,7 @@ class Accepting:
         connection_id = whose["connection"]
         # Attack: silent sockets that use up the policy's maxConnections, which counts them as well.
         room = min(for_peers, self._gate.ruleset.max_connections) - self._count_open()
-        excess = self.handshakes.enter(connection_id, whose["remote_host"] or "", router.clock(), room)
+        excess = self.handshakes.enter(connection_id, whose["remote_host"] or "", room)
         if excess is None:
             return True
         if excess.connection_id != connection_id:
@@ -247,7 +373,7 @@ class Accepting:
 
     def _hold(self, connection_id: int, size: int) -> None:
         """So many bytes are held for a connection that is not open."""
-        excess = self.handshakes.hold(connection_id, size, self._router.clock())
+        excess = self.handshakes.hold(connection_id, size)
         if excess is not None:
             self._end(excess, "preauth_buffer_exceeded")
 

@@ -5,6 +5,7 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
+from policy.configuration.kinds.router import management_directories
+from policy.configuration.log_levels import LogSettingError
+from policy.configuration.schema import Schema
 from policy.failures import read_failure_rule
 from policy.rights import read_rights
 from policy.ruleset import PolicyError, Ruleset
@@ -22,8 +26,9 @@ from router.admission.folding import Folding
 from router.amqp.engine import limit_slices
 from router.audit.chain import SigningKeyError
 from router.audit.trail import AuditLog
+from router.connection.terms import Listener
 from router.control.allocators import allocator_owner
-from router.control.audit_log import allows_of, open_audit_log
+from router.control.audit_log import allows_of, check_audit_log, open_audit_log
 from router.control.authenticator_stats import authenticator_stats_owner
 from router.control.authenticators import Authenticators
 from router.control.bans_in_force import Bans, guesses_of
@@ -65,13 +70,11 @@ from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
 from router.management.host_values import HostValues
-from router.management.kinds.router import management_directories
-from router.management.logrules import LogSettingError, TimeStyle, rules_from
+from router.management.logrules import TimeStyle, rules_from
 from router.management.node_operations import node_owner
 from router.management.owners import DUMMY, Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
-from router.management.schema import Schema
 
 if TYPE_CHECKING:
     from router.network.host import Host
@@ -99,8 +102,12 @@ class Application:
         thresholds: Thresholds = NORMAL,
         read_at_ns: int = 0,
         is_auth_service: bool = False,  # it authenticates the clients of other routers, and routes nothing
+        is_check: bool = False,
     ) -> None:
-        """read_at_ns  when reading the configuration began, ns since 1970 UTC"""
+        """read_at_ns  when reading the configuration began, ns since 1970 UTC
+        is_check    make everything that may fail, but open, write and call nothing
+        """
+        self._is_check = is_check
         self._is_service = is_auth_service
         self._thresholds = thresholds
         self._read_at_ns = read_at_ns
@@ -173,8 +180,8 @@ class Application:
             raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
         for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
-        shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
-        folding = Folding(self.emit, time.monotonic, time.time)
+        shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] and not self._is_check else None
+        folding = Folding(self.emit, time.monotonic, time.time, secrets.randbelow)
         folding.pace.rate = int(str(configuration.policy["maxRefusalRate"]))
         guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
@@ -217,7 +224,8 @@ class Application:
         rows = router_rows(router, self.attributes, self.audit)
         extra = partial(_beside_the_row, self.bans, self.vhosts)
         sites = self.sites = WebSites(router, rows, extra, emit, is_auth_service=self._is_service)
-        self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit)
+        show = partial(store.extensions.note, self.schema.types["listener"], {"listening": False})
+        self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit, show_listening=show)
         self.reporting = Reporting(router.gate, router.clock())
         router.on_second += [self.bans.on_second, self.reporting.on_second]
         # Every owner of entities there is.
@@ -239,7 +247,7 @@ class Application:
             vhost_stats_owner(router.gate.ledger),
             budget_owner(core),
             self.bans.owner,
-            Connectors(router, profiles, emit).owner,
+            Connectors(router, profiles, emit, is_check=self._is_check).owner,
             self.listeners.owner,
             connection_owner(router),
             allocator_owner(core, router.connections, self.logs.ring),
@@ -287,7 +295,10 @@ class Application:
             loop.call_soon_threadsafe(self._log, "POLICY", "critical", text)
 
         try:
-            self.audit = open_audit_log(self.attributes, self.configuration.policy, report)
+            if self._is_check:
+                check_audit_log(self.attributes)
+            else:
+                self.audit = open_audit_log(self.attributes, self.configuration.policy, report)
         except SigningKeyError as error:
             raise StartError(f"Configuration: auditSigningKey {error}{self._router_place('auditSigningKey')}") from None
         except OSError as error:
@@ -309,21 +320,16 @@ class Application:
         return ruleset
 
     async def open_listeners(self) -> None:
-        """Say Operational, then listen: everything else is in place by now."""
+        """Say Operational, then listen: everything else is in place by now. Errors: StartError."""
+        ready = made_listeners(self)
         listeners = self.configuration.of_type("listener")
-        ready = []
-        for entity in listeners:
-            try:
-                ready.append((entity.attributes, self.listeners.made(entity.attributes)))
-            except ManagementError as error:
-                raise StartError(f"{_start_text(error)}{place_in_file(entity, error.attribute)}") from None
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
-        has_connector = bool(self.configuration.of_type("connector"))
-        self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
-        if self.failure is not None:
-            self.failure += place_in_file(listeners[0], "port")
+        failed = await self.listeners.open_all(ready)
+        if failed is not None:
+            number, why = failed
+            self.failure = why + place_in_file(listeners[number], "port")
             self.stopping.set()
 
     # Reload
@@ -389,6 +395,17 @@ def _beside_the_row(bans: Bans, vhosts: Vhosts) -> Mapping[str, int]:
     return {"bans": bans.count, **vhosts.in_force()}
 
 
+def made_listeners(application: Application) -> list[tuple[Mapping[str, object], Listener]]:
+    """The attributes of each listener, and what is to be opened. Errors: StartError."""
+    ready = []
+    for entity in application.configuration.of_type("listener"):
+        try:
+            ready.append((entity.attributes, application.listeners.made(entity.attributes)))
+        except ManagementError as error:
+            raise StartError(f"{_start_text(error)}{place_in_file(entity, error.attribute)}") from None
+    return ready
+
+
 def _policy_texts(policy: Mapping[str, object], ruleset: Ruleset) -> Iterator[str]:
     yield (
         f"Policy configured maxConnections: {ruleset.max_connections}, policyDir: '{policy.get('policyDir') or ''}',"
@@ -433,7 +450,7 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     """The attributes of the router entity that concern its memory and its loop."""
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
-    router.gate.entrance.limit_by(attributes)
+    router.gate.entrance.limit_by(attributes, secrets.randbelow)
     router.progress.timeout_s = int(attributes["messageProgressTimeout"])
     router.surroundings.link_routes.may_outlive = bool(attributes["allowResumableLinkRoute"])
     handshakes = router.gate.entrance.handshakes

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from policy.configuration.kinds.router import audit_limits
 from router.admission.allows import Allows
 from router.audit.chain import read_signer
 from router.audit.files import Fsync
-from router.audit.trail import AuditLog
+from router.audit.trail import AuditLog, check_directory
 from router.effects import Emit
-from router.management.kinds.router import audit_limits
 
 _DAY_S: Final = 86400.0
 
@@ -21,6 +21,14 @@ def allows_of(attributes: Mapping[str, object], emit: Emit) -> Allows | None:
     if not attributes.get("auditDir") or which == "none":
         return None
     return Allows(emit, time.monotonic, time.time, has_links=which == "link")
+
+
+def check_audit_log(attributes: Mapping[str, object]) -> None:
+    """As open_audit_log; makes and writes nothing. Errors: OSError, SigningKeyError."""
+    if folder := attributes.get("auditDir"):
+        if key := attributes.get("auditSigningKey"):
+            read_signer(Path(str(key)))
+        check_directory(Path(str(folder)))
 
 
 def open_audit_log(

@@ -14,7 +14,7 @@ from typing import Any, Final
 from auth.credentials import Answer, MechanismRequest, Recheck, VerifyResult
 from auth.mechanisms import Channel
 from auth.scram import BINDING
-from auth.session_ends import MAX_SECONDS, session_end
+from auth.session_ends import session_end
 from auth.verifiers.files import UserFileError, UserFileVerifier
 from auth.verifiers.kerberos import KerberosError, KerberosVerifier
 from auth.verifiers.sasl_config import (
@@ -27,6 +27,7 @@ from auth.verifiers.sasl_config import (
 from auth.verifiers.saslauthd import SaslauthdVerifier
 from auth.verifiers.sasldb import SasldbVerifier
 from auth.verifiers.verifier import DEFAULT, Announcing, Recalling, Verifier, mechanism_of
+from policy.configuration.references import authenticator_name_problem, authenticator_problem, session_problem
 from router.connection.terms import Done
 from router.effects import Emit, Log, Refused, log
 from router.io.workers import Workers
@@ -102,10 +103,10 @@ def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
 
 def read_session_seconds(attributes: Mapping[str, Any]) -> int:
     """An entity's maxSessionSeconds, 0 where it has none. Errors: AuthenticatorError."""
-    seconds = int(attributes.get("maxSessionSeconds") or 0)
-    if not 0 <= seconds <= MAX_SECONDS:
-        raise AuthenticatorError(f"maxSessionSeconds: '{seconds}': expected 0 (without end) to {MAX_SECONDS}")
-    return seconds
+    written = attributes.get("maxSessionSeconds")
+    if (text := session_problem(written)) is not None:
+        raise AuthenticatorError(text)
+    return int(written or 0)
 
 
 # sun_path of Linux, and its NUL.
@@ -225,8 +226,8 @@ class Authenticators:
 
     def _create(self, kind: str, make: Callable[[Mapping[str, Any]], Verifier], attributes: Mapping[str, Any]) -> None:
         name = attributes["name"]
-        if name in (DEFAULT, KEYTAB) or name.split() != [name]:
-            raise ManagementError(400, f"authenticator '{name}': expected a name without blanks, other than {DEFAULT}")
+        if (text := authenticator_name_problem(name)) is not None:
+            raise ManagementError(400, text, "name")
         try:
             read_session_seconds(attributes)
             verifier = make(attributes)
@@ -274,11 +275,10 @@ class Authenticators:
         Errors  AuthenticatorError for a name that nobody has; SaslConfigError at once, not at the first connection,
                 when the database that the SASL configuration names cannot be used.
         """
-        names = tuple(str(attributes.get("authenticators") or "").split())
-        unknown = [name for name in names if name not in self._members or name in (DEFAULT, KEYTAB)]
-        if unknown:
-            known = ", ".join(sorted(set(self._members) - {DEFAULT, KEYTAB})) or "none is defined"
-            raise AuthenticatorError(f"no authenticator named '{unknown[0]}' (known: {known})")
+        written = str(attributes.get("authenticators") or "")
+        if (text := authenticator_problem(written, self._members.keys() - {DEFAULT, KEYTAB})) is not None:
+            raise AuthenticatorError(text)
+        names = tuple(written.split())
         # Whoever names authenticators has said who answers: the SASL configuration's list and database do not count.
         config = SaslConfig() if names else self._config
         members = [self._members[name] for name in names or (KEYTAB, DEFAULT) if name in self._members]

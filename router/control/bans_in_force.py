@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from policy.ban_set import Ban, BanError, Network
+from policy.configuration.kinds.ban import ban_of
 from policy.failures import FailureCounter, FailureRule, read_allow_list, read_max_delay
 from policy.hosts import parse_address
 from router.admission.connection_gate import CONNECTION_REFUSED
@@ -23,7 +24,6 @@ from router.effects import Audit, AuditEvent, Emit, LogLevel, log
 from router.io.turns import Slices
 from router.management.config import ConfiguredEntity
 from router.management.entities import EntityStore
-from router.management.kinds.ban import ban_of
 from router.management.owners import Owner
 from router.management.query import PagedRows
 from router.management.requests import ManagementError

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from policy.configuration.references import port_problem
 from router.connection.outgoing import Connector, no_name
 from router.connection.terms import ConnectionTerms, Listener, terms_of
 from router.control.router import Router
 from router.control.security import (
+    HostnameCheck,
     SecurityError,
     TlsFiles,
     client_tunnels,
@@ -14,20 +16,21 @@ from router.control.security import (
     server_names,
     token_reader,
 )
-from router.control.server import MAX_PORT, service_port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
+from router.management.config import is_service
 from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
-from router.management.schema import MAX_QUOTED_CHARACTERS
 
 
 class Connectors:
-    def __init__(self, router: Router, profiles: SslProfiles, emit: Emit) -> None:
+    def __init__(self, router: Router, profiles: SslProfiles, emit: Emit, *, is_check: bool = False) -> None:
+        """is_check  make all that a connector needs, and connect to nobody"""
         self._router = router
         self._profiles = profiles
         self._emit = emit
+        self._is_check = is_check
 
     @property
     def owner(self) -> Owner:
@@ -44,9 +47,9 @@ class Connectors:
             raise ManagementError(400, f"{user}: routerIds without sslProfile: nothing else proves who the server is")
         if profile_name:
             source = self._profiles.find(profile_name, user)
-            verify_hostname = bool(attributes["verifyHostname"])
-            files = TlsFiles.of_connector(source, verify_hostname=verify_hostname)
-            tunnel = client_tunnels(files, verify_hostname=verify_hostname)
+            check = HostnameCheck.of(attributes)
+            files = TlsFiles.of_connector(source, check)
+            tunnel = client_tunnels(files, check)
             self._profiles.use(attributes["name"], (files,), user)
             has_certificate = bool(source.profile.cert_file)
             name_of = server_names(files, self._emit)
@@ -62,7 +65,9 @@ class Connectors:
         words = attributes.get("saslMechanisms")
         connector = Connector(
             **terms_of(attributes),
-            reaches_in_process=bool(attributes["allowManagement"]),
+            # An edge is seen from its network, as other routers are. What it may be asked to do: control.requesters.
+            reaches_in_process=bool(attributes["allowManagement"]) or attributes["role"] == "edge",
+            allows_management=bool(attributes["allowManagement"]),
             tunnel=tunnel,
             has_certificate=has_certificate,
             protocol_family=attributes.get("protocolFamily"),
@@ -79,7 +84,8 @@ class Connectors:
                 "With role=inter-router it joins another"
             )
             log(self._emit, "CONN_MGR", "warning", text)
-        self._router.add_connector(connector)
+        if not self._is_check:
+            self._router.add_connector(connector)
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
         self._router.remove_connector(attributes["name"])
@@ -97,13 +103,8 @@ class Connectors:
 
 def check_port(user: str, port: str, *, least: int) -> None:
     """Before anything is made of it. user  how an error calls who wants the port. Errors: ManagementError."""
-    try:
-        if service_port(port) >= least:
-            return
-    except (OSError, ValueError):  # the latter for a name that no file can hold
-        pass
-    wanted = f"a number from {least} to {MAX_PORT}, or the name of a service"
-    raise ManagementError(400, f"{user}: '{port[:MAX_QUOTED_CHARACTERS]}' is no port: {wanted}")
+    if (text := port_problem(user, port, least, is_service)) is not None:
+        raise ManagementError(400, text, "port")
 
 
 def log_configured(kind: str, terms: ConnectionTerms, family: str | None, profile: str | None, emit: Emit) -> None:

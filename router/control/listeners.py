@@ -1,7 +1,7 @@
 """`listener`: the ports on which the router is called. Sources: docs/spec/management.md §6.5, §8.4."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from router.control.ssl_profiles import SslProfiles
 from router.control.web_sites import WebSites, is_of_web
 from router.effects import Emit, log
 from router.management.owners import Owner
+from router.management.query import Rows
 from router.management.requests import ManagementError
 
 # Whatever can be offered is offered to a peer like this.
@@ -36,7 +37,11 @@ class Listeners:
         plugins: SaslPlugins,
         sites: WebSites,
         emit: Emit,
+        *,
+        show_listening: Callable[[], None],
     ) -> None:
+        """show_listening  from now on all requests see which listeners listen: one does not"""
+        self._show_listening = show_listening
         self._router = router
         self._authenticators = authenticators
         self._profiles = profiles
@@ -44,10 +49,14 @@ class Listeners:
         self._emit = emit
         self._sites = sites
         self._opening: set[asyncio.Task[None]] = set()
+        self._names: dict[str, None] = {}
 
     @property
     def owner(self) -> Owner:
-        return Owner(type="listener", create=self.create, delete=self.delete)
+        return Owner(type="listener", rows=Rows(self.rows), create=self.create, delete=self.delete)
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        return ({"name": name, "listening": name in self._router.ports} for name in list(self._names))
 
     def create(self, attributes: Mapping[str, Any]) -> None:
         """Listen at once; the request succeeds even if the port cannot be bound (§8.4). Errors: ManagementError."""
@@ -59,12 +68,14 @@ class Listeners:
                 await opening
             except OSError as error:
                 self._log_error(listener, error)
+                self._show_listening()
 
         task = asyncio.get_running_loop().create_task(open_it())
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
+        self._names.pop(attributes["name"], None)
         self._router.close_port(attributes["name"])
         self._profiles.release(attributes["name"])
         self._authenticators.release(attributes["name"])
@@ -103,6 +114,7 @@ class Listeners:
         if self._sites.is_auth_service:
             listener = replace(listener, role=AUTH_SERVICE, is_auth_service=True)
         log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
+        self._names[listener.name] = None
         return listener
 
     def _authentication(self, attributes: Mapping[str, Any], user: str) -> ListenerAuthentication:
@@ -170,28 +182,29 @@ class Listeners:
             if profile not in by_profile:
                 by_profile[profile] = files_of(self._profiles.find(str(profile), f"{user}: sniProfiles"))
             by_name[name] = by_profile[profile]
-        self._profiles.use(attributes["name"], (own, *by_profile.values()), user)
+        self._profiles.use(
+            attributes["name"], (own, *by_profile.values()), user, is_required=bool(attributes["requireSsl"])
+        )
         return tls_settings(own, by_name, self._emit)
 
-    async def open_all(
-        self, listeners: Sequence[tuple[Mapping[str, Any], Listener]], *, is_first_required: bool
-    ) -> str | None:
+    async def open_all(self, listeners: Sequence[tuple[Mapping[str, Any], Listener]]) -> tuple[int, str] | None:
         """Open the ports of the configuration file, side by side: a host name that nobody knows holds up no other.
 
+        Each is required: a router without its port for TLS, say, would look as if it had started well.
+
         listeners  the attributes of each, and what was made of them
-        Returns    why the router cannot go on; None: it can
+        Returns    the number of the first that cannot be opened, and why the router cannot go on; None: it can
         """
         opened = await asyncio.gather(
             *(self._open(listener, attributes) for attributes, listener in listeners), return_exceptions=True
         )
-        failure = None
+        failure: tuple[int, str] | None = None
         for number, ((_, listener), result) in enumerate(zip(listeners, opened, strict=True)):
             if isinstance(result, OSError):
                 self._log_error(listener, result)
-                if number == 0 and is_first_required:
-                    place = listener.place
-                    log(self._emit, "SERVER", "critical", f"Shutting down, required listener failed {place}")
-                    failure = f"required listener failed {place}: {result.strerror or result}"
+                place = listener.place
+                log(self._emit, "SERVER", "critical", f"Shutting down, required listener failed {place}")
+                failure = failure or (number, f"required listener failed {place}: {result.strerror or result}")
             elif isinstance(result, BaseException):
                 raise result
         return failure

@@ -6,9 +6,10 @@ Source: docs/spec/management.md §4.
 from collections.abc import Mapping
 from typing import Any
 
+from policy.configuration.log_levels import LogSettingError
 from router.control.logs import LogFileError, Logs
 from router.control.router import Router
-from router.management.logrules import LogSettingError, settings_of
+from router.management.logrules import settings_of
 from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError

@@ -9,13 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from policy.addressing.address import MANAGEMENT_TEXTS, Address
 from router.amqp.codec import CodecError, Message, decode_message, encode_message
 from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.core import Core
-from router.core.in_links import InLink
+from router.core.in_links import InLink, is_over_budget
 from router.effects import Emit, Log, Refused, log
 from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
@@ -27,6 +27,10 @@ from router.values import int_
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
 _UNREAD: Final = Response(status=500, description="Busy: answers to earlier requests have not been read", body={})
+
+
+class RequesterOf(Protocol):
+    def __call__(self, connection_id: int, /, *, is_direct: bool) -> Requester: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +78,13 @@ class ManagementService:
         self,
         core: Core,
         agent: Agent,
-        requester_of: Callable[[int], Requester],
+        requester_of: RequesterOf,
         reply_address: Callable[[InLink, str], Address | None],
         emit: Emit,
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """requester_of  connection id → its rights now, also when it is gone
+        """requester_of  (connection id, is the request its peer's own?) → its rights now, also when it is gone
         reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
         finish       lets leave what was sent outside of a pass of the loop
         names        of hosts, as far as the current request has needed them
@@ -109,7 +113,7 @@ class ManagementService:
             message = decode_message(payload)
         except CodecError as error:
             line = Log(module="AGENT", level="error", text=f"Error performing request: {error}")
-            facts = self._requester_of(link.attachment.connection_id).facts
+            facts = self._requester_of(link.attachment.connection_id, is_direct=_is_direct(link)).facts
             what = "Error performing request: it cannot be read"
             self._emit(Refused(stage="management", facts=facts, lines=(line,), what=what))
             return False
@@ -118,7 +122,7 @@ class ManagementService:
         reply_to = self._reply_address(link, message.reply_to)
         if reply_to is None:
             return False
-        requester = replace(self._requester_of(link.attachment.connection_id), is_direct=_is_direct(link))
+        requester = self._requester_of(link.attachment.connection_id, is_direct=_is_direct(link))
         asker = link if not link.attachment.is_neighbour else None
         question = _Question(message, reply_to, requester, asker)
         if self._task is None:
@@ -137,12 +141,13 @@ class ManagementService:
         The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
-        if question.asker is not None and question.asker.is_over_budget:
+        if question.asker is not None and is_over_budget(question.asker):
             # Attack: requests for large answers, and none is read. Those that were taken before have no answer to keep.
             self._reply(question, _UNREAD)
             return None
-        now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester
-        now = replace(now, is_direct=requester.is_direct)
+        now = requester
+        if requester.connection_id is not None:
+            now = self._requester_of(requester.connection_id, is_direct=requester.is_direct)
         request = Request(
             properties=message.application_properties,
             body=message.body,

@@ -11,7 +11,7 @@ from router.core.addresses import Treatment
 from router.core.treatments import AddressBook
 from router.edge.interior import SERVICES
 from router.edge.messages import HEARTBEAT_ADDRESS
-from router.effects import Emit, log
+from router.effects import ConnectionMembers, Emit, log
 
 if TYPE_CHECKING:
     from router.network.host import Host
@@ -54,6 +54,19 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
     for name in ("L/qdhello", "L/qdrouter", "T/qdrouter", "L/qdrouter.ma", "T/qdrouter.ma"):
         log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
     limits = limits_of(attributes)
-    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, limits=limits, pool=pool)
+
+    def facts_of(connection_id: int) -> ConnectionMembers:
+        connection = router.connections.get(connection_id)
+        return connection.gate.facts() if connection is not None else {}
+
+    host = Host(
+        settings=settings,
+        network=network,
+        emit=emit,
+        clock=router.clock,
+        facts_of=facts_of,
+        limits=limits,
+        pool=pool,
+    )
     router.on_second.append(host.on_second)
     return host

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
+from policy.configuration.schema import load_schema
 from policy.hosts import Resolve
 from policy.ruleset import PolicyError, Vhost
 from policy.vhosts import compile_vhost
@@ -29,7 +30,6 @@ from router.faults import fault_text
 from router.io.host_names import look_up, names_of
 from router.io.turns import turn
 from router.management.config import ConfigError, ConfiguredEntity, load_policy_dir
-from router.management.schema import load_schema
 
 # Reading takes a second for a thousand vhosts, and name servers have LOOK_UP_LIMIT_S. Stops a disk that does not answer
 # from keeping every later change out.

@@ -30,9 +30,11 @@ from router.core.watch import NORMAL, Thresholds, Watch
 from router.core.work import Work
 from router.effects import Emit, log
 from router.faults import fault_text
+from router.io.arrivals import Arrivals
 from router.io.busy_poll import BusyPoll
 from router.io.random_names import random_name
 from router.io.read_share import ReadShare
+from router.io.shaking import Shaking
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
 
@@ -65,6 +67,8 @@ class Router:
         self.emit = emit
         self.trace = trace
         self.turns = Turns(self.clock, lambda: self.work.finish())
+        self.arrivals = Arrivals(lambda: self.work.finish())
+        self.shaking = Shaking()
         call_soon = asyncio.get_running_loop().call_soon
         self.busy_poll = BusyPoll(call_soon)
         self.reads = ReadShare(call_soon)
@@ -288,6 +292,8 @@ class Router:
         for connection in list(self.connections.values()):
             connection.force_close()
         self.turns.stop()
+        self.arrivals.close()
+        self.shaking.close()
         self._ticker.cancel()
         if self._watching is not None:
             self._watching.cancel()

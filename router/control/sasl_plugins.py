@@ -15,7 +15,7 @@ from router.control.authenticators import AuthenticatorError, read_session_secon
 from router.control.connectors import check_port
 from router.control.relays import MAX_AT_ONCE, Login, Place, Relays, Service
 from router.control.router import Router
-from router.control.security import TlsFiles, client_tunnels
+from router.control.security import HostnameCheck, TlsFiles, client_tunnels
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
 from router.management.owners import Owner
@@ -59,17 +59,16 @@ class SaslPlugins:
             raise ManagementError(400, f"authServicePlugin '{name}': {error}", "maxSessionSeconds") from None
         places = _places(name, text, attributes["port"])
         profile_name = attributes.get("sslProfile")
-        files = None
+        files, check = None, HostnameCheck.of(attributes)
         if profile_name:
             user = f"authServicePlugin {name}"
             source = self._profiles.find(profile_name, user)
-            files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
+            files = TlsFiles.of_connector(source, check)
             self._profiles.use(f"authServicePlugin/{name}", [files], user)
         elif not all(is_loopback(place.host) for place in places):
             text = f"authServicePlugin {name}: passwords go to the service in the clear: give it an sslProfile"
             log(self._emit, "CONN_MGR", "warning", text)
-        verifies = bool(attributes["verifyHostname"])
-        tunnels = client_tunnels(files, verify_hostname=verifies) if files is not None else None
+        tunnels = client_tunnels(files, check) if files is not None else None
 
         def terms(place: Place) -> ServiceTerms:
             return ServiceTerms(

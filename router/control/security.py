@@ -8,11 +8,12 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from auth.certificates import CertificateError, certificate_subject, certificate_user, chain_ends_at_s
 from auth.credentials import MAX_TOKEN_BYTES
-from auth.host_names import chosen
+from auth.host_names import as_dns, chosen
 from auth.revocation import RevocationError, list_files, read_lists
 from auth.secrets import PasswordError, Secret
 from auth.tls import (
@@ -133,6 +134,21 @@ class ProfileSource:
         return ProfileSource(self.attributes, emit)
 
 
+class HostnameCheck(Enum):
+    """How the name of a server's certificate is compared with the host that was connected to."""
+
+    OFF = "off"
+    STRICT = "strict"  # as OpenSSL compares them, and RFC 9525 wants
+    COMPATIBLE = "compatible"  # as 1.20 does
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> "HostnameCheck":
+        """The check that a connector or authServicePlugin asks for."""
+        if not attributes["verifyHostname"]:
+            return cls.OFF
+        return cls(attributes.get("hostnameMatch", "strict"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """What connections begin with, made of a source at one time."""
@@ -197,10 +213,10 @@ class TlsFiles:
         return cls(source, make, trusted_file=trusted_file)
 
     @classmethod
-    def of_connector(cls, source: ProfileSource, *, verify_hostname: bool) -> "TlsFiles":
+    def of_connector(cls, source: ProfileSource, check: HostnameCheck) -> "TlsFiles":
         def make(profile: TlsProfile) -> ssl.SSLContext:
-            context = client_context(profile, verify_hostname=verify_hostname)
-            context.check_hostname = False  # `client_tunnels` compares names as §6.6 wants
+            context = client_context(profile, verify_hostname=check is not HostnameCheck.OFF)
+            context.check_hostname = check is HostnameCheck.STRICT
             return context
 
         return cls(source, make)
@@ -276,13 +292,16 @@ def _end_of_lists(profile: TlsProfile) -> float | None:
         return None
 
 
-def client_tunnels(files: TlsFiles, *, verify_hostname: bool) -> Callable[[str], TlsTunnel]:
-    """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable."""
+def client_tunnels(files: TlsFiles, check: HostnameCheck) -> Callable[[str], TlsTunnel]:
+    """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable.
+
+    files  made for the same check
+    """
 
     def tunnel(host: str) -> TlsTunnel:
-        if verify_hostname:
+        if check is HostnameCheck.COMPATIBLE:
             return NamedTunnel(files.context, host)
-        return TlsTunnel(files.context, server_side=False, server_hostname=host)
+        return TlsTunnel(files.context, server_side=False, server_hostname=as_dns(host))
 
     return tunnel
 

@@ -7,6 +7,7 @@ import socket
 from functools import partial
 from typing import Final
 
+from policy.configuration.references import MAX_PORT, WELL_KNOWN_SERVICES
 from router.connection.terms import Listener
 from router.control.accepting import Accepting
 from router.io.host_names import numeric
@@ -41,10 +42,6 @@ async def listen(accepting: Accepting, listener: Listener, family: socket.Addres
     return Port(listener, Listening(sockets, arrived, failed))
 
 
-_SERVICES: Final = {"amqp": 5672, "amqps": 5671}
-MAX_PORT: Final = 65535
-
-
 def service_port(text: str) -> int:
     """A port number from digits or a service name. Errors: OSError."""
     if text.isascii() and text.isdigit():
@@ -52,4 +49,4 @@ def service_port(text: str) -> int:
         if len(text) > len(str(MAX_PORT)) or int(text) > MAX_PORT:
             raise OSError(f"no port has the number {text[:20]}: the greatest is {MAX_PORT}")
         return int(text)
-    return _SERVICES.get(text) or socket.getservbyname(text, "tcp")
+    return WELL_KNOWN_SERVICES.get(text) or socket.getservbyname(text, "tcp")

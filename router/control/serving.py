@@ -5,16 +5,16 @@ import gc
 import os
 import signal
 
-from router.control.application import Application, StartError, place_in_file
+from policy.configuration.schema import Schema
+from router.control.application import Application, StartError, made_listeners, place_in_file
 from router.control.logs import Logs
 from router.core.watch import NORMAL, TEST_HOOKS
 from router.io.descriptors import raise_limit
 from router.io.process import Report
 from router.io.runner import new_runner
 from router.management.config import Configuration
-from router.management.schema import Schema
 
-__all__ = ["StartError", "serve"]
+__all__ = ["StartError", "check", "serve"]
 
 
 def serve(
@@ -34,8 +34,7 @@ def serve(
     is_auth_service  as of Application
     Errors           StartError
     """
-    if is_auth_service and (outgoing := configuration.of_type("connector")):
-        raise StartError(f"Configuration: an authentication service makes no connections{place_in_file(outgoing[0])}")
+    _refuse_connectors(configuration, is_auth_service=is_auth_service)
     with new_runner() as runner:
         application = Application(
             configuration,
@@ -47,6 +46,28 @@ def serve(
             is_auth_service=is_auth_service,
         )
         return runner.run(_serve(application, report))
+
+
+def check(configuration: Configuration, schema: Schema, logs: Logs, *, version: str, is_auth_service: bool) -> None:
+    """Make all that the start makes, but open no port, write nothing and connect to nobody. Errors: StartError."""
+    _refuse_connectors(configuration, is_auth_service=is_auth_service)
+
+    async def made() -> None:
+        application = Application(
+            configuration, schema, logs, version=version, is_auth_service=is_auth_service, is_check=True
+        )
+        await application.start()
+        made_listeners(application)
+        await application.stop()
+
+    with new_runner() as runner:
+        runner.run(made())
+
+
+def _refuse_connectors(configuration: Configuration, *, is_auth_service: bool) -> None:
+    """Errors: StartError."""
+    if is_auth_service and (outgoing := configuration.of_type("connector")):
+        raise StartError(f"Configuration: an authentication service makes no connections{place_in_file(outgoing[0])}")
 
 
 async def _serve(application: Application, report: Report | None) -> int:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from auth.tls import TlsProfileError
+from policy.configuration.references import profile_problem
 from policy.files.regular import why_unreadable
 from router.control.security import Made, ProfileSource, SecurityError, Seen, TlsFiles, entries
 from router.effects import Audit, AuditEvent, Effect, Emit, log
@@ -96,7 +97,7 @@ class SslProfiles:
         except SecurityError as error:
             raise ManagementError(500, f"CError: {error}") from None
         except TlsProfileError as error:
-            raise ManagementError(400, f"sslProfile '{name}' stays as it was: {error}{_unreadable(again)}") from None
+            raise ManagementError(400, f"sslProfile '{name}' stays as it was: {error}{_faults(again)}") from None
         self._adopt(source, again, uses, made)
         log(self._emit, "CONN_MGR", "info", f"Updated SSL Profile with name {name} ")
 
@@ -114,14 +115,14 @@ class SslProfiles:
         """The profile that a user, such as `listener 0.0.0.0:5671`, names. Errors: ManagementError."""
         found = self._sources.get(name)
         if found is None:
-            known = ", ".join(sorted(self._sources)) or "none is defined"
-            raise ManagementError(400, f"{user}: no sslProfile named '{name}' (known: {known})", "sslProfile")
+            raise ManagementError(400, profile_problem(user, name, self._sources) or "", "sslProfile")
         return found
 
-    def use(self, name: str, files: Sequence[TlsFiles], user: str) -> None:
+    def use(self, name: str, files: Sequence[TlsFiles], user: str, *, is_required: bool = False) -> None:
         """Reload the files from now on, until `release`; warn now where they cannot be used.
 
-        name  of the listener or connector. Later only the first peer to connect would meet the problem
+        name         of the listener or connector. Later only the first peer to connect would meet the problem
+        is_required  without TLS nobody gets in. Errors: ManagementError where they cannot be used
         """
         self._in_use[name] = files
         for each in files:
@@ -130,8 +131,13 @@ class SslProfiles:
             try:
                 _ = each.context
             except TlsProfileError as error:
-                what = f"sslProfile {each.profile.name} can be used: {error}{_unreadable(each.source)}"
-                log(self._emit, "CONN_MGR", "warning", f"{user}: TLS will fail until {what}")
+                what = f"{error}{_faults(each.source)}"
+                if is_required:
+                    self.release(name)
+                    text = f"{user}: sslProfile {each.profile.name} cannot be used, and requireSsl is on: {what}"
+                    raise ManagementError(400, text, "sslProfile") from None
+                until = f"TLS will fail until sslProfile {each.profile.name} can be used"
+                log(self._emit, "CONN_MGR", "warning", f"{user}: {until}: {what}")
 
     def release(self, name: str) -> None:
         self._in_use.pop(name, None)
@@ -176,7 +182,7 @@ class SslProfiles:
             self._emit(effect)
         users = ", ".join(sorted({user for user, _ in reading.uses})) or "nobody"
         if reading.again is None:
-            why = f"{reading.error}{_unreadable(source)}"
+            why = f"{reading.error}{_faults(source)}"
             text = f"Reload of sslProfile {name} for {users} failed, what it had stays in use: {why}"
             log(self._emit, "CONN_MGR", "error", text)
             if has_changed:
@@ -260,8 +266,12 @@ def _late(all_uses: list[tuple[ProfileSource, _Uses]], source: ProfileSource) ->
     return next((uses for each, uses in all_uses if each is source), [])
 
 
-def _unreadable(source: ProfileSource) -> str:
-    """The files that cannot be read, in brackets."""
-    files = (path for path in source.paths if not os.path.isdir(path))
-    missing = [f"{path}: {why}" for path in files if (why := why_unreadable(path))]
-    return f" ({'; '.join(missing)})" if missing else ""
+def _faults(source: ProfileSource) -> str:
+    """What is wrong with its files, in brackets."""
+    # Here, since most starts need no reader of keys.
+    from auth.tls_files import file_faults
+
+    found = [*file_faults(source.profile)]
+    others = (path for path in source.paths if not os.path.isdir(path) and not any(path in text for text in found))
+    found += [f"{path}: {why}" for path in others if (why := why_unreadable(path))]
+    return f" ({'; '.join(found)})" if found else ""

@@ -175,6 +175,18 @@ class LiveAddress:
         """Of an address and its fallback destination the other: both are there as long as one is used."""
         return self.fallback if self.fallback is not None else self.main
 
+    def drain_containers(self) -> None:
+        """The last receiver may have gone: containers are to send nothing more that nobody wants.
+
+        Clients are not drained: those that send then learn that nobody receives.
+        """
+        if not self.has_path:
+            for link in self.in_links:
+                if link.attachment.is_route_container:
+                    link.drain()
+        if self.main is not None:
+            self.main.drain_containers()
+
     def add_remote(self, router: RemoteRouter) -> None:
         self.remotes[router] = None
         self.sole = router if len(self.remotes) == 1 else None

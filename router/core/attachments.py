@@ -24,8 +24,8 @@ class Attachment:
     """One connection, as the core sees it."""
 
     __slots__ = (
-        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge"),
-        *("is_neighbour", "is_trunk"),
+        *("can_drain", "capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge"),
+        *("is_neighbour", "is_trunk", "vouches"),
         *(
             "_has_full_buffer",
             "_was_crowded",
@@ -61,6 +61,8 @@ class Attachment:
         self.is_edge = role == "edge"
         self.is_trunk = role == "inter-router"
         self.is_neighbour = self.is_edge or self.is_trunk
+        self.can_drain = True  # its links may be asked to give up their credit
+        self.vouches = False  # it is a router that judges the reply-tos of its clients
         self.is_blocked = False  # the socket takes no more for now
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()

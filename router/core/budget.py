@@ -255,6 +255,15 @@ class Account:
         """Is every level less than half full? What need not be held is held only then."""
         return all(level.held * 2 < level.limit for level in self.levels if level.limit)
 
+    def may_keep_more(self) -> bool:
+        """May more come of what its links have credit for and nobody takes, so that the session's others go on?
+
+        Up to three quarters of its own limit, while the other levels are less than half full.
+        """
+        own, *others = self.levels
+        is_below = not own.limit or own.held * 4 < own.limit * 3
+        return is_below and all(level.held * 2 < level.limit for level in others if level.limit)
+
     def join(self, level: Level) -> None:
         """From now on, and for what it holds already, it is one of this level's."""
         self.levels = (*self.levels, level)

@@ -366,6 +366,8 @@ class Core:
         attachment.is_blocked = is_blocked
         for link in list(attachment.out_links):
             link.refresh_room()
+            if link.leg is not None and not is_blocked:
+                self.work.resumable.add(link.leg.stream)
 
     # Anonymous links
 
@@ -411,16 +413,21 @@ class Core:
                left, or cannot. Else a client that asks faster than it reads would lose answers
         """
         address = self.table.find(to)
-        if address is None or not (out_links := hops(address, None, 0, is_streamed=False)):
-            if asker is not None:
-                asker.owe()
-            return False
-        address.sent_from_process += 1
-        for out in out_links:
-            if self.network and isinstance(out, DataOutLink):
-                own = self.network.stamped(payload)
-            else:
-                own = Answer(payload) if asker is not None else payload
-            give_copy(asker, out, None, self.work.now_s, own, is_settled=True)
-            asker = None  # one credit, whatever the copies
-        return True
+        out_links = hops(address, None, 0, is_streamed=False) if address is not None else []
+        if address is not None and out_links:
+            address.sent_from_process += 1
+        _send(out_links, payload, asker, self.network)
+        return bool(out_links)
+
+
+def _send(out_links: list[OutLink], payload: bytes, asker: InLink | None, network: Network | None) -> None:
+    """As Core.send. The asker gets one credit, whatever the copies."""
+    for out in out_links:
+        if network is not None and isinstance(out, DataOutLink):
+            own = network.stamped(payload)
+        else:
+            own = Answer(payload) if asker is not None else payload
+        give_copy(asker, out, None, out.work.now_s, own, is_settled=True)
+        asker = None
+    if asker is not None:
+        asker.owe()

@@ -222,6 +222,7 @@ class Exchange:
             phase=phase_in(live.key),
             ingress=taken.ingress if taken is not None else None,
             trace=(*(taken.trace if taken is not None else ()), self._node),
+            reply_to=taken.reply_to if taken is not None else None,
         )
         for out in found:
             picked.add(out, passed if isinstance(out, DataOutLink) else taken)
@@ -232,8 +233,9 @@ class Exchange:
         live = self._core.table.addresses.get(hop.key)
         if live is not None and live.fallback is not None and not live.has_own_path:
             live, phase = live.fallback, FALLBACK_PHASE
-        here = Redirected(to=hop.address.name, phase=phase, ingress=None, trace=())
-        away = Redirected(to=hop.address.name, phase=phase, ingress=None, trace=(self._node,))
+        reply_to = link.annotations.reply_to if link.annotations is not None else None
+        here = Redirected(to=hop.address.name, phase=phase, ingress=None, trace=(), reply_to=reply_to)
+        away = Redirected(to=hop.address.name, phase=phase, ingress=None, trace=(self._node,), reply_to=reply_to)
         uplink = self._core.uplink
         origin = link if uplink is not None else None
         found = hops(live, origin, picked.size, is_streamed=is_streamed) if live is not None else []

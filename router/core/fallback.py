@@ -25,6 +25,7 @@ def redirect(link: InLink, address: LiveAddress) -> LiveAddress | None:
         phase=FALLBACK_PHASE,
         ingress=taken.ingress if taken is not None else None,
         trace=taken.trace if taken is not None else (),
+        reply_to=taken.reply_to if taken is not None else None,
     )
     return other
 

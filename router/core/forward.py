@@ -12,7 +12,7 @@ from router.core.addresses import LiveAddress
 from router.core.budget import Charge
 from router.core.copies import Copies, DecidedCopy
 from router.core.fallback import fall_back
-from router.core.in_links import InLink
+from router.core.in_links import InLink, take_in_process
 from router.core.links import Origin, Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
@@ -125,7 +125,7 @@ def deliver_in_process(link: InLink, address: LiveAddress, delivery: Handle, siz
     address.subscribers.rotate(-1)
     address.delivered_in_process += 1
     payload = link.work.copy(size)
-    link.take_in_process(delivery)
+    take_in_process(link, delivery)
     if not subscriber(payload, link) and link.is_open:
         link.owe()
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from router.core.budget import RECORD_BYTES
 from router.core.links import Connection, Counted, Lender, Link
-from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED
+from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, UNKNOWN_TRANSACTION
 from router.core.ports import IncomingWire
 from router.core.ways import WAY_FULL
 from router.core.weights import Held
@@ -28,6 +28,8 @@ class Annotations(Protocol):
     def ingress(self) -> str | None: ...
     @property
     def trace(self) -> tuple[str, ...]: ...
+    @property
+    def reply_to(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Redirected:
     phase: int
     ingress: str | None
     trace: tuple[str, ...]
+    reply_to: str | None
 
 
 class Rest(Protocol):
@@ -87,14 +90,13 @@ class InLink(Link):
         *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
         *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
         *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
-        *("records", "on_its_way", "update"),
+        *("records", "on_its_way", "vouch"),
     )
     wire: IncomingWire
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
         self.is_settled: Callable[[Handle], bool] = wire.is_settled
-        self.update: Callable[[Handle, int], None] = wire.update
         self.accept: Callable[[Handle], None] = wire.accept_delivery
         self.grant: Callable[[int], None] = wire.grant  # pacing puts its own here
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
@@ -104,6 +106,8 @@ class InLink(Link):
         self.annotations: Annotations | None = None  # taken off the message just inspected
         # The annotations for other routers of its messages that bring none, encoded; None: not needed so far.
         self.heading: bytes | None = None
+        # (reply-to) → what other routers are told of it; None: another router's messages, whose annotations tell.
+        self.vouch: Callable[[str], str] | None = None
         self.crossing: Counted | None = None  # of its latest balanced message that left for another router
         # The link to another router that presettled messages of this pass left on, whose credit theirs comes from.
         self.lender: Lender | None = None
@@ -112,7 +116,8 @@ class InLink(Link):
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
-        self.on_stalled: Callable[[float], None] | None = None  # gets seconds: its message made no progress for so long
+        # Gets seconds: its message under way made no progress for so long, or where it is true held up others.
+        self.on_stalled: Callable[[float, bool], None] | None = None
         self.on_updated: Callable[[Handle], None] = _ignore  # gets what the sender settled, or gave a state, later
         self.merging: dict[Handle, Merging] = {}  # its multicasts with an outcome which nobody has settled for all
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
@@ -198,11 +203,6 @@ class InLink(Link):
 
     # Holding back
 
-    @property
-    def is_over_budget(self) -> bool:
-        """Does it, or its connection, have too much that waits?"""
-        return bool(self.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
-
     def hold(self, why: int) -> None:
         """Take nothing more, but for the rest of a message that streams."""
         if not self.holds:
@@ -244,17 +244,18 @@ class InLink(Link):
     def charge(self, size: int) -> None:
         """`size` bytes more of its messages wait on other links; fewer, where it is negative."""
         held = self.held = self.held + size
-        limit = self.attachment.account.link_limit
+        account, limit = self.payer
         if held > limit > 0 and not self.holds & LINK_OVER_BUDGET and self.is_open:
             self.hold(LINK_OVER_BUDGET)
         elif self.holds & LINK_OVER_BUDGET and held <= limit - limit // 8:
             self.ease(LINK_OVER_BUDGET)
-        self.attachment.account.charge(size)
+        account.charge(size)
 
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.count_records()
-        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.on_its_way = None
+        self.on_stalled = self.on_over_credit = self.on_foreign = None
+        self.inspect = self.vouch = self.crossing = self.on_its_way = None
         self.on_oversize, self.on_updated = _stop, _ignore
 
     # Outcomes (Origin)
@@ -275,16 +276,6 @@ class InLink(Link):
             work.refill.append(self)
             work.touched.add(self.engine)
         self.owed += 1
-
-    def take_in_process(self, source: Handle) -> None:
-        """The router itself is its receiver. The caller gives the credit back."""
-        if self.is_settled(source):
-            self.presettled += 1
-            self.settle(source)
-        else:
-            self.accept(source)
-            self.accepted += 1
-        self.work.touched.add(self.engine)
 
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         if not self.is_open:
@@ -307,12 +298,9 @@ class InLink(Link):
         self.count_unstuck(since_s)
         if ACCEPTED <= (told := self.wire.told(source)) <= MODIFIED:
             self.count_outcome(told)  # the receiver gave it before it went, and an outcome is final
-        elif was_sent:
-            self.wire.modify(source)
-            self.modified += 1
         else:
-            self.wire.release(source)
-            self.released += 1
+            self.wire.give(source, MODIFIED if was_sent else RELEASED)
+            self.count_outcome(self.wire.told(source))
         self.conclude(source)
 
     def forgo(self, state: int, since_s: int) -> None:
@@ -327,12 +315,7 @@ class InLink(Link):
 
     def report_merged(self, source: Handle, outcome: int) -> None:
         """Every copy has its outcome, and not every receiver has settled: give theirs unsettled (routing §7.3)."""
-        if outcome == MODIFIED:
-            self.wire.modify(source)
-        elif outcome == RELEASED:
-            self.wire.release(source)
-        else:
-            self.update(source, outcome)
+        self.wire.give(source, outcome)
         self.work.touched.add(self.engine)
 
     def on_merged(self, source: Handle, since_s: int, outcome: int) -> None:
@@ -340,7 +323,7 @@ class InLink(Link):
         if outcome in (MODIFIED, RELEASED):
             self.on_lost(source, since_s, was_sent=outcome == MODIFIED)
         elif self.is_open:
-            self.update(source, outcome)
+            self.wire.give(source, outcome)
             self._count(outcome, since_s)
             self.conclude(source)
 
@@ -351,7 +334,7 @@ class InLink(Link):
             yield from copies.settling()
 
     def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
-        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns.
+        """It has its outcome: say and settle it, at once or when the rest of the message has come. One credit returns.
 
         is_undeliverable  nobody could receive it: the credit waits until somebody can (routing §6.1)
         """
@@ -381,6 +364,12 @@ class InLink(Link):
             self.wire.reject(delivery, condition)
         self.conclude(delivery)
 
+    def refuses(self, delivery: Handle) -> bool:
+        """Refuse a message of a transaction, before it is forwarded. Of a settled one only the link's end can tell."""
+        if is_foreign := self.is_foreign(delivery, ends_link=self.is_settled(delivery)):
+            self.refuse(delivery, UNKNOWN_TRANSACTION)
+        return is_foreign
+
     def release_undeliverable(self, delivery: Handle) -> None:
         """No destination: released, or dropped and counted when presettled (routing §6.1, §8.2)."""
         self.delivery_count += 1
@@ -389,11 +378,33 @@ class InLink(Link):
             self.dropped_presettled += 1
         else:
             self.released += 1
-            self.wire.release(delivery)
+            self.wire.give(delivery, RELEASED)
         self.conclude(delivery, is_undeliverable=True)
-        if not self.may_have_credit and not self.is_draining:
+        if not self.may_have_credit:
+            self.drain()
+
+    def drain(self) -> None:
+        """Nobody can receive: ask the sender to give up what credit it has, until somebody can."""
+        if not self.is_draining and self.is_open and self.attachment.can_drain:
             self.is_draining = True
             self.wire.start_drain()
+            self.work.touched.add(self.engine)
+
+
+def take_in_process(link: InLink, source: Handle) -> None:
+    """The router itself is the receiver. The caller gives the credit back."""
+    if link.is_settled(source):
+        link.presettled += 1
+        link.settle(source)
+    else:
+        link.accept(source)
+        link.accepted += 1
+    link.work.touched.add(link.engine)
+
+
+def is_over_budget(link: InLink) -> bool:
+    """Does the link, or its connection, have too much that waits?"""
+    return bool(link.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
 
 
 class Discard:
@@ -427,6 +438,7 @@ class Discard:
 
     def _end_if_complete(self) -> None:
         if not self.link.wire.is_partial(self.delivery):
+            self.link.wire.tell_outcome()
             self.link.wire.end_stream()
             self.link.settle_concluded(self.delivery, is_undeliverable=self.is_undeliverable)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
 from router.core.budget import Account, Charge, Level
-from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, TRANSACTIONAL
 from router.core.ports import Engine, Wire
 from router.core.ways import Way
 from router.core.work import Resumable, Work
@@ -79,6 +79,13 @@ class Growing(Protocol):
     def break_off(self) -> None: ...
     def give_up(self) -> None: ...
     def forgo_outcome(self) -> None: ...
+    def turns_settled(self, outgoing: Handle, /) -> bool:
+        """If it is this delivery, of which more is to be sent: the copy needs no outcome after all."""
+        ...
+
+    def ends_early(self, outgoing: Handle, /) -> bool:
+        """If it is this delivery, of which more is to be sent: its receiver has settled it, and gets no more."""
+        ...
 
 
 class Node(Protocol):
@@ -105,6 +112,11 @@ class Pace(Protocol):
         """How long a link may have to wait before anything of it is taken."""
         ...
 
+    @property
+    def bytes_per_s(self) -> float:
+        """What may come in a second; infinite where it is not limited."""
+        ...
+
     def pay(self, size: int, /) -> bool: ...
 
 
@@ -122,6 +134,11 @@ class Connection(Protocol):
     @property
     def is_route_container(self) -> bool: ...
     @property
+    def can_drain(self) -> bool:
+        """May its links be asked to give up their credit?"""
+        ...
+
+    @property
     def is_edge(self) -> bool:
         """Is it between an edge router and an interior one? No message goes back on such a connection."""
         ...
@@ -129,6 +146,11 @@ class Connection(Protocol):
     @property
     def is_trunk(self) -> bool:
         """Is it between interior routers?"""
+        ...
+
+    @property
+    def vouches(self) -> bool:
+        """Is the peer a router that judges the reply-tos of its clients?"""
         ...
 
     @property
@@ -203,6 +225,7 @@ class Link:
         "is_open",
         "modified",
         "name",
+        "on_foreign",
         "presettled",
         "rate_samples",
         "rejected",
@@ -230,12 +253,28 @@ class Link:
         self.settle: Callable[[Handle], None] = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0
         self.presettled = self.delayed_1s = self.delayed_10s = 0
+        # Its peer has named a transaction that nobody here has. None: it is another router, which may.
+        self.on_foreign: Callable[[], None] | None = None
         # Kept by core.watch:
         self.stuck = 0  # deliveries now counted as stuck
         self.settle_rate = 0  # settled per second, mean of the last seconds
         self.rate_samples: tuple[int, ...] = ()
         self.zero_credit_since_s: int | None = work.now_s
         self.is_blocked = False
+
+    @property
+    def may_transact(self) -> bool:
+        """May what comes on it belong to transactions?"""
+        return False
+
+    def is_foreign(self, delivery: Handle, *, ends_link: bool = True) -> bool:
+        """Does what its peer says of a delivery belong to a transaction that no container here has?"""
+        if self.wire.remote_state(delivery) != TRANSACTIONAL or self.may_transact:
+            return False
+        self.work.touched.add(self.engine)
+        if ends_link and self.on_foreign is not None:
+            self.engine.afterwards.append(self.on_foreign)
+        return True
 
     @property
     def priority(self) -> int:
@@ -251,6 +290,11 @@ class Link:
     def capacity(self) -> int:
         """The window of its sender, in messages."""
         return self.attachment.capacity
+
+    @property
+    def payer(self) -> tuple[Account, int]:
+        """The account that is charged for what waits of its messages, and how many bytes may; 0: no limit."""
+        return self.attachment.account, self.attachment.account.link_limit
 
     @property
     def peer(self) -> str | None:

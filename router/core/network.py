@@ -238,7 +238,7 @@ class Network:
         attachment: Attachment,
         slot: int | None,
         compose: Callable[[InLink | None, int], bytes],
-        heading: Callable[[InLink | None], bytes],
+        heading: Callable[[InLink | None, int], bytes],
     ) -> DataOutLink:
         """slot  the priority; None: a streaming link
         compose, heading  of the link
@@ -357,6 +357,7 @@ class Network:
             return
         if not live.remotes:
             table.choose_forward(live)
+            live.drain_containers()
             table.discard_unused(live)
         self.core.on_changed(live)
 

@@ -81,13 +81,17 @@ class OutLink(Link):
                 self.count_unstuck(since_s)
             self.accepted += 1
             origin.on_accepted(source, since_s)
+        elif self.leg is not None and self.leg.ends_early(outgoing):
+            return
         self.settle(outgoing)
 
     def on_delivery(self, outgoing: Handle) -> None:
         """The receiver's disposition, any other."""
         wire = self.wire
         state = wire.remote_state(outgoing)
-        if wire.is_settled(outgoing):
+        if self.is_foreign(outgoing):
+            self._leave_without_outcome(outgoing)
+        elif wire.is_settled(outgoing):
             record = self.unsettled.pop(outgoing, None)
             if record is not None:
                 origin, source, since_s = record
@@ -96,6 +100,8 @@ class OutLink(Link):
                     self.count_unstuck(since_s)
                 self.count_outcome(state)
                 origin.on_outcome(source, since_s, state, outgoing)
+            elif self.leg is not None and self.leg.ends_early(outgoing):
+                return
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
@@ -103,8 +109,20 @@ class OutLink(Link):
             if successor is not None:
                 self.unsettled[outgoing] = (successor, source, since_s)
 
+    def _leave_without_outcome(self, outgoing: Handle) -> None:
+        """The receiver settles in a transaction that nobody here has: of the message nothing is known."""
+        if self.wire.is_settled(outgoing):
+            record = self.unsettled.pop(outgoing, None)
+            if record is not None:
+                origin, source, since_s = record
+                self.load -= 1
+                origin.on_lost(source, since_s, was_sent=True)
+            self.settle(outgoing)
+
     def settle_early(self, outgoing: Handle) -> None:
-        """The sender will not look at the outcome any more: settle towards the receiver."""
+        """The sender will not look at the outcome any more: settle towards the receiver, when it has the whole."""
+        if self.leg is not None and self.leg.turns_settled(outgoing):
+            return
         if self.unsettled.pop(outgoing, None) is not None:
             self.load -= 1
             self.count_outcome(self.wire.remote_state(outgoing))
@@ -225,15 +243,14 @@ class OutLink(Link):
             if wire.drain_limit is not None and room <= 0 and self.leg is None:
                 self.answer_drain()
             return
-        if wire.is_draining:
-            self.answer_drain()
-        else:
+        if not wire.is_draining or not self.answer_drain():
             self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
 
-    def answer_drain(self) -> None:
-        """All is sent that there is for a receiver that drains the link."""
+    def answer_drain(self) -> bool:
+        """All is sent that there is for a receiver that drains the link. Returns whether the drain has its answer."""
         self.wire.drained()
         self.work.touched.add(self.engine)
+        return True
 
     def count_records(self) -> None:
         """Charge the connection for what the receiver has not settled. Another router's never stops the others."""
@@ -254,13 +271,9 @@ class OutLink(Link):
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 
-    def unweigh(self, outgoing: Handle) -> None:
-        """The delivery is over."""
+    def _settle_weighed(self, outgoing: Handle) -> None:
         if self.weights is not None:
             self.weights.drop(outgoing)
-
-    def _settle_weighed(self, outgoing: Handle) -> None:
-        self.unweigh(outgoing)
         self.wire.settle(outgoing)
 
     def make_room(self) -> None:
@@ -302,7 +315,7 @@ class OutLink(Link):
 
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
-        self.on_stalled = None
+        self.on_stalled = self.on_foreign = None
 
     def drop_unsent(self) -> None:
         """The receiver has detached: what has not left for it never does."""

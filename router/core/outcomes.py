@@ -1,15 +1,24 @@
 """Delivery states by their AMQP descriptor codes, and how several become one.
 
-Sources: AMQP 1.0 §3.4; docs/spec/routing.md §7.3.
+Sources: AMQP 1.0 §3.4, §4.4, §4.5; docs/spec/routing.md §7.3.
 """
 
 from typing import Final
+
+from router.values import Condition
 
 RECEIVED: Final = 0x23
 ACCEPTED: Final = 0x24
 REJECTED: Final = 0x25
 RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
+TRANSACTIONAL: Final = 0x34  # no outcome: of a message, or the outcome of one, that a transaction has
+
+# What belongs to a transaction that no container here has would be done before the commit, and survive the rollback.
+UNKNOWN_TRANSACTION: Final = Condition(
+    name="amqp:transaction:unknown-id",
+    description="the link is not routed to the container of the transaction's coordinator",
+)
 
 _RANK = {RELEASED: 0, MODIFIED: 1, ACCEPTED: 2, REJECTED: 3}
 

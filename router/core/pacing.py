@@ -164,6 +164,11 @@ class Pacing:
         return PIECE_BYTES / self._bytes.rate if self._bytes.rate else inf
 
     @property
+    def bytes_per_s(self) -> float:
+        """The bytes that may come in a second; infinite where they are not limited."""
+        return self._bytes.rate if self._bytes is not None else inf
+
+    @property
     def _wait_s(self) -> float:
         return max(bucket.wait_s if bucket is not None else 0.0 for bucket in (self._messages, self._bytes))
 

@@ -10,14 +10,17 @@ Bounds, with T for `timeout_s` (T of a sender is longer by `Pace.longest_wait_s`
 - a receiver takes at least as many of a copy that holds back the message; what its socket sends counts for _SOCKET_S
 - it is noticed between T and 5/4 T, and at most two seconds later
 
+That is no bound where a message has no end: router.core.occupation has those of a message for which others wait.
+
 Source: docs/spec/routing.md §10.6.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from router.core.in_links import InLink
+from router.core.in_links import Discard, InLink
 from router.core.links import Connection
+from router.core.occupation import Occupation
 from router.core.out_links import OutLink
 from router.core.ports import Reader
 from router.core.streams import Leg, Stream
@@ -53,7 +56,9 @@ class Progress:
     messages_given_up, receivers_given_up  counts since the start
     """
 
-    __slots__ = ("_clock", "_links", "_marks", "_next", "messages_given_up", "receivers_given_up", "timeout_s")
+    __slots__ = (
+        *("_clock", "_links", "_marks", "_next", "_occupation", "messages_given_up", "receivers_given_up", "timeout_s"),
+    )
 
     def __init__(self, links: Mapping[int, InLink | OutLink], clock: Callable[[], float]) -> None:
         """clock  monotonic seconds"""
@@ -62,6 +67,7 @@ class Progress:
         self._links = links
         self._clock = clock
         self._marks: dict[_Waited, _Mark] = {}  # of the last look, and nothing older
+        self._occupation = Occupation(clock)
         self._next = 0.0
 
     def on_second(self) -> Iterator[None]:
@@ -80,6 +86,12 @@ class Progress:
             if at % LINKS_AT_ONCE == 0 or self.messages_given_up + self.receivers_given_up > given_up:
                 yield  # one that is given up costs as much as hundreds that are not
         self._marks = marks
+        for link, seconds, holds_up_others in self._occupation.overdue(self.timeout_s):
+            try:
+                self._give_up(link, seconds, holds_up_others=holds_up_others)
+            except Exception as error:
+                link.engine.owner.crash(error)
+            yield
 
     def _look(self, link: InLink, marks: dict[_Waited, _Mark]) -> None:
         """Give up what stalls on one link; remember in `marks` what goes on."""
@@ -95,6 +107,8 @@ class Progress:
                 self._give_up_receiver(leg.out)
             if stalled:
                 return
+        if isinstance(stream, Stream | Discard):
+            self._occupation.see(link, stream, is_slowed=bool(holding))
         unread = wire.unread_bytes
         if unread < 0 or (wire.has_full_session and (holding or not isinstance(stream, Stream))):
             # It has come whole, or its sender may not send: what it did send waits for receivers looked at above, or
@@ -104,9 +118,8 @@ class Progress:
         pacing = link.attachment.pacing
         patience_s = self.timeout_s * link.patience + (pacing.longest_wait_s if pacing is not None else 0.0)
         come = unread + (stream.received if stream is not None else 0)
-        if self._is_late(link, message, come, patience_s, marks) and link.on_stalled is not None:
-            self.messages_given_up += 1
-            link.on_stalled(patience_s)
+        if self._is_late(link, message, come, patience_s, marks):
+            self._give_up(link, patience_s, holds_up_others=False)
 
     def _is_stalled(self, leg: Leg, stream: Stream, marks: dict[_Waited, _Mark], *, others_go_on: bool) -> bool:
         """Has the receiver of a copy that holds its stream back taken too little of it for too long?
@@ -141,6 +154,11 @@ class Progress:
             return False
         marks[of] = mark
         return now - mark.since >= patience_s
+
+    def _give_up(self, link: InLink, seconds: float, *, holds_up_others: bool) -> None:
+        if link.on_stalled is not None:
+            self.messages_given_up += 1
+            link.on_stalled(seconds, holds_up_others)
 
     def _give_up_receiver(self, out: OutLink) -> None:
         if out.is_open and out.on_stalled is not None:

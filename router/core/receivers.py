@@ -87,6 +87,7 @@ class Receivers:
                 address.out_links.extend(staying)
             if core.network is not None and not address.out_links and address.exchange is None:
                 core.network.local_gone(address)
+            address.drain_containers()
             core.table.discard_unused(address)
         return list(leaving)
 

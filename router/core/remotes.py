@@ -21,7 +21,7 @@ PRIORITIES: Final = 10
 DEFAULT_PRIORITY: Final = 4
 
 
-def _no_heading(_link: InLink | None) -> bytes:
+def _no_heading(_link: InLink | None, _size: int) -> bytes:
     raise AssertionError("a message left before the link had its heading")
 
 
@@ -45,7 +45,7 @@ class DataOutLink(OutLink):
     """Carries users' messages to one neighbour.
 
     slot       of the priorities; streaming links have none
-    heading    (link that a message came on) → the annotations that routers write into it, encoded
+    heading    (link that the message in the buffer came on, its bytes) → what routers write into it, encoded
     send_with  (bytes of the message in the buffer, at, inserted, its bytes): sends it with `inserted` at its place
     """
 
@@ -57,7 +57,7 @@ class DataOutLink(OutLink):
         super().__init__(identity, wire, trunk.attachment, work)
         self.trunk = trunk
         self.slot = slot
-        self.heading: Callable[[InLink | None], bytes] = _no_heading
+        self.heading: Callable[[InLink | None, int], bytes] = _no_heading
         self.send_with = wire.inserting()
         self.bypass = trunk.streaming
         self.lent_to: dict[Lent, None] = {}  # links that wait for credit of this one
@@ -86,6 +86,8 @@ class DataOutLink(OutLink):
                 origin.link.on_accepted(source, since_s)
             else:
                 origin.on_accepted(source, since_s)
+        elif self.leg is not None and self.leg.ends_early(outgoing):
+            return
         self.settle(outgoing)
 
     # Presettled messages: their sender gets no more credit than this link has. Else a fast one would fill the queue

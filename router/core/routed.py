@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from router.core.addresses import LiveAddress, Treatment
+from router.core.budget import Account, Charge
 from router.core.forward import give_copy
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection, Growing, Queued
@@ -17,8 +18,13 @@ from router.core.ports import OutgoingWire
 from router.core.streams import Leg
 from router.core.weights import LARGE_BYTES
 from router.core.work import Work
-from router.values import Handle
+from router.values import Condition, Handle
 
+# Messages that the sender may be ahead of the receiver, whose credit may be more. Attack: a receiver that gives credit
+# for a million small messages and takes none: they were all on their way, or in the engine.
+MAX_AHEAD: Final = 2048
+# A message has a body. Of the bytes of others the router looks at none: they are the two peers' matter.
+EMPTY: Final = Condition(name="amqp:decode-error", description="invalid message format")
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
 _PLAIN: Final = Treatment()
 
@@ -32,15 +38,21 @@ class Tagged(bytes):
 class RoutedPath(LiveAddress):
     """The one way of a routed link. In no table: nobody else finds it.
 
-    on_emptied  called once, when all that waits for the receiver has left
+    on_emptied    called once, when all that waits for the receiver has left
+    in_hand       1 while a message is being given to the receiver, the sender's credit for which is used up
+    is_exhausted  the sender has just said that it has no more
+    has_transactions  has the client a coordinator at the same container?
     """
 
-    __slots__ = ("inward", "on_emptied", "onward")
+    __slots__ = ("has_transactions", "in_hand", "inward", "is_exhausted", "on_emptied", "onward")
 
-    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut") -> None:
+    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut", has_transactions: Callable[[], bool]) -> None:
         super().__init__(key, _PLAIN, forward_routed)
         self.inward = inward
         self.onward = onward
+        self.in_hand = 0
+        self.is_exhausted = False
+        self.has_transactions = has_transactions
         self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
@@ -50,9 +62,8 @@ class RoutedPath(LiveAddress):
         if not (inward.is_open and onward.is_open) or inward.holds & _HOLDS_CREDIT:
             return
         if inward.is_draining and not onward.wire.is_draining:
-            inward.is_draining = False
-            inward.wire.stop_drain()
-        more = onward.wire.credit - len(onward.queue) - inward.wire.credit
+            inward.stop_drain()
+        more = min(onward.wire.credit, MAX_AHEAD) - len(onward.queue) - inward.wire.credit - self.in_hand
         if more > 0:
             inward.wire.grant(more)  # rates are kept by taking nothing, not by giving less
             inward.work.touched.add(inward.engine)
@@ -60,11 +71,15 @@ class RoutedPath(LiveAddress):
     def drain(self) -> bool:
         """The receiver drains. Asks the sender for the rest; False: it has no credit left for any."""
         inward = self.inward
-        if not inward.is_open or inward.wire.credit <= 0:
+        if not inward.is_open or self.is_exhausted:
+            return False
+        self.relay_credit()
+        if inward.wire.credit <= 0 and not self.in_hand:
             return False
         if not inward.is_draining:
             inward.is_draining = True
             inward.wire.start_drain()
+            inward.wire.forward_by(_forward_drained)
             inward.work.touched.add(inward.engine)
         return True
 
@@ -78,6 +93,11 @@ class _Routed:
     path: RoutedPath
 
     @property
+    def may_transact(self) -> bool:
+        """What the container says of transactions is its own."""
+        return self.is_own or self.path.has_transactions()
+
+    @property
     def owning_key(self) -> str:
         return self.path.key
 
@@ -87,9 +107,19 @@ class _Routed:
 
 
 class RoutedIn(_Routed, InLink):
-    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more."""
+    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more.
 
-    __slots__ = ("is_own", "path")
+    room_bytes  what may wait of what comes from a container, on its receiver's account: that has asked for it.
+    Attack: a few clients that ask for much and take nothing. It was on the account of the container's connection, and
+    when that was full nobody got anything from the container any more.
+    """
+
+    __slots__ = ("is_own", "path", "room_bytes")
+    room_bytes: int
+
+    @property
+    def payer(self) -> tuple[Account, int]:
+        return (self.path.onward.attachment.account, self.room_bytes) if self.is_own else super().payer
 
     @property
     def peer(self) -> str:
@@ -107,15 +137,21 @@ class RoutedIn(_Routed, InLink):
     def grant_withheld(self) -> None:
         self.path.relay_credit()
 
+    def stop_drain(self) -> None:
+        self.is_draining = False
+        self.wire.stop_drain()
+        self.wire.forward_by(forward_routed)
+
     def on_drained(self, credit: int) -> None:
         if self.wire.credit < 0:
             super().on_drained(credit)
             return
-        self.is_draining = False
-        self.wire.stop_drain()
-        onward = self.path.onward
+        self.stop_drain()
+        path, onward = self.path, self.path.onward
         if onward.is_open:
+            path.is_exhausted = True
             onward.refresh_room()
+            path.is_exhausted = False
 
 
 class RoutedOut(_Routed, OutLink):
@@ -139,6 +175,7 @@ class RoutedOut(_Routed, OutLink):
     def refresh_room(self) -> None:
         super().refresh_room()
         path = self.path
+        path.relay_credit()
         if path.on_emptied is not None and not self.has_waiting:
             emptied, path.on_emptied = path.on_emptied, None
             emptied()
@@ -148,9 +185,8 @@ class RoutedOut(_Routed, OutLink):
         """Is there what the sender has sent and the receiver had no room for?"""
         return bool(self.queue) or self.leg is not None
 
-    def answer_drain(self) -> None:
-        if not self.path.drain():
-            super().answer_drain()
+    def answer_drain(self) -> bool:
+        return not self.path.drain() and super().answer_drain()
 
     def vacate(self) -> None:
         super().vacate()
@@ -182,6 +218,10 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
     """A message has come whole: it goes on as it is."""
     assert isinstance(address, RoutedPath)
     out = address.onward
+    if not size:
+        link.refuse(delivery, EMPTY)
+        address.relay_credit()
+        return
     limit = link.max_message_bytes
     if limit and size > limit and link.on_oversize(delivery, size, 0):
         return
@@ -190,7 +230,9 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
         return
     is_settled = link.is_settled(delivery)
     if out.room <= 0:
+        address.in_hand = 1
         _give_later(link, out, delivery, size, is_settled=is_settled)
+        address.in_hand = 0
         return
     outgoing = out.send_as(size, delivery)
     work = link.work
@@ -213,16 +255,25 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
             out.weigh(outgoing, size)
 
 
+def _forward_drained(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
+    """As `forward_routed` while the receiver drains. A sender without credit tells nobody that this was its last."""
+    assert isinstance(address, RoutedPath)
+    forward_routed(link, address, delivery, size)
+    if link.wire.credit <= 0 and address.onward.is_open:
+        address.onward.refresh_room()
+
+
 def _give_later(link: InLink, out: RoutedOut, delivery: Handle, size: int, *, is_settled: bool) -> None:
     """The receiver has no room now, or its room is to be counted."""
     payload = Tagged(link.work.copy(size))
     payload.tag = link.wire.tag(delivery)
+    charge = Charge(link, size)
     link.delivery_count += 1
     if is_settled:
         link.presettled += 1
         link.settle(delivery)
-        give_copy(link, out, None, link.work.now_s, payload, is_settled=True)
+        give_copy(link, out, None, link.work.now_s, payload, is_settled=True, charge=charge)
     else:
-        give_copy(link, out, delivery, link.work.now_s, payload, is_settled=False)
+        give_copy(link, out, delivery, link.work.now_s, payload, is_settled=False, charge=charge)
     if link.wire.credit < 0:
         link.owe(0)

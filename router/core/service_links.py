@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from router.core.forward import give_copy
+from router.core.in_links import take_in_process
 from router.core.links import Connection
 from router.core.out_links import OutLink
 from router.core.ports import IncomingWire, OutgoingWire
@@ -46,7 +47,7 @@ class ServiceInLink(ControlInLink):
             self.refuse(delivery, judged)
             return
         self.delivery_count += 1
-        self.take_in_process(delivery)
+        take_in_process(self, delivery)
         if not judged:
             self.owe()
 

@@ -1,22 +1,27 @@
 """Messages of many frames, forwarded while they arrive.
 
 A stream reads from its incoming link only while every receiver it feeds keeps up, so at most HIGH_BYTES and one read of
-it wait per receiver, BEHIND_BYTES of a multicast behind another; beyond that the sender's session window closes.
+it wait, BEHIND_BYTES of a multicast behind another message; beyond that the sender's session window closes.
+
+What waits is one copy for all receivers. For each of them the engine gets a piece at a time, as that leaves. The sender
+pays for what waits, and for what the engine holds until the message has ended. A receiver pays for what it does not
+read, and for whole messages that it does not settle.
 
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from router.core.addresses import LiveAddress
-from router.core.budget import Charge
+from router.core.budget import RECORD_BYTES, Charge
 from router.core.copies import Copies
 from router.core.fallback import redirect
 from router.core.in_links import InLink
 from router.core.links import Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
+from router.core.parts import Parts, Place
 from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
 from router.core.weights import STREAMED_BYTES
@@ -26,11 +31,18 @@ from router.values import Condition, Handle
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
-# Bytes of a multicast that may wait for receivers which other streamed messages occupy, of all its copies together,
-# while its sender's account has much room. Attack: two large multicasts that enter the network at different routers,
-# each of which occupies the receivers near its sender and waits for those near the other, would wait for each other.
-# A copy gives all that waited to the engine in one go when its turn comes: 2 MiB take half a millisecond, 8 MiB five.
+# Bytes of a multicast that may wait for receivers which other streamed messages occupy, while its sender's account has
+# much room. Attack: two large multicasts that enter the network at different routers, each of which occupies the
+# receivers near its sender and waits for those near the other, would wait for each other.
 BEHIND_BYTES: Final = 2 * 1024 * 1024
+# Bytes of a copy that the engine gets at a time, of all copies of a message together, of one at most and at least. The
+# engine keeps that much for each until the copy is settled, and its sender pays for it until the message has ended.
+# Attack: large multicasts that never end, to many receivers.
+_PIECES_BYTES: Final = 1024 * 1024
+_MOST_OF_A_PIECE: Final = 16 * 1024
+_LEAST_OF_A_PIECE: Final = 2 * 1024
+# A copy whose beginning differs from the others', by annotations, has so much of it for itself.
+_OWN_BYTES: Final = 4 * 1024
 
 # A consumer inside the router takes messages in one piece; a larger one is a mistake or an attack.
 REQUEST_TOO_LARGE: Final = Condition(
@@ -48,18 +60,18 @@ class Leg:
     of it; afterwards the engine may have made another delivery of it.
     """
 
-    __slots__ = ("handle", "has_waited", "is_decided", "is_over", "out", "stream", "tag", "waiting", "waiting_bytes")
+    __slots__ = ("handle", "is_decided", "is_over", "out", "own", "place", "stream", "tag")
 
-    def __init__(self, stream: "Stream", out: OutLink) -> None:
+    def __init__(self, stream: "Stream", out: OutLink, own: bytes, replaced: int) -> None:
+        """own, replaced  as of Beginning"""
         self.stream = stream
         self.out = out
         self.handle: Handle | None = None
         self.tag: bytes | None = None  # the sender's, where the copy has it and waits
         self.is_over = False  # sent, aborted or lost: takes no more
         self.is_decided = False  # its receiver has given the outcome, which counts from the end of the copy
-        self.waiting: list[bytes] = []  # chunks held until the link has room to start
-        self.waiting_bytes = 0
-        self.has_waited = False  # its chunks are held no longer
+        self.own = own
+        self.place = Place(replaced)
 
     def start(self) -> None:
         """The link has credit for this delivery: it is occupied until the message ends."""
@@ -68,55 +80,75 @@ class Leg:
         out.delivery_count += 1
         handle = self.handle = out.wire.begin()
         if out.on_sending is not None:
-            out.on_sending(self.waiting[0])
+            out.on_sending(self.own or stream.parts.next(self.place))
         if not stream.is_settled and not out.sends_settled:
             out.unsettled[handle] = (self, stream.source, stream.since_s)
             out.load += 1
-            out.weigh(handle, STREAMED_BYTES)
-        for chunk in self.waiting:
-            out.wire.append(chunk)
-        self._stop_waiting()
-        out.work.touched.add(out.engine)
-        if stream.is_complete:
+        self._carry_state(handle)
+        stream.begun += 1
+        self.feed()
+
+    def _carry_state(self, handle: Handle) -> None:
+        """The state that the sender gives on its Transfers goes on with those of the copy."""
+        stream = self.stream
+        if stream.wants_outcome and stream.link.is_open and (state := stream.link.wire.remote_state(stream.source)):
+            self.out.wire.relay_state(handle, stream.source, state)
+
+    def feed(self) -> bool:
+        """Give the engine what comes next, as far as that leaves. Is the link free for the next message now?"""
+        handle, stream = self.handle, self.stream
+        if handle is None or self.is_over:
+            return False
+        parts, place = stream.parts, self.place
+        if self.own or place.position < parts.end:
+            out, wire = self.out, self.out.wire
+            if stream.is_complete and stream.has_one_copy:
+                room = parts.kept + len(self.own)  # its only receiver pays for what it does not read
+            elif out.attachment.is_blocked:
+                return False
+            else:
+                room = stream.piece_bytes - wire.buffered(handle)
+            if room <= 0:
+                return False
+            out.work.touched.add(out.engine)
+            if own := self.own:
+                wire.append(own, 0, len(own))
+                self._drop_own()
+                room -= len(own)
+            while room > 0 and place.position < parts.end:
+                part, at = parts.next(place), place.offset
+                size = min(len(part) - at, room)
+                wire.append(part, at, size)
+                parts.take(place, size)
+                room -= size
+        if stream.is_complete and place.position == parts.end:
             self._end()
-
-    def _stop_waiting(self) -> None:
-        """The chunks go to the engine, or nowhere."""
-        if not self.has_waited:
-            self.has_waited = True
-            self.waiting.clear()
-            self.waiting_bytes = 0
-            self.stream.free_waiting()
-
-    def append(self, chunk: bytes) -> None:
-        if self.handle is None:
-            self.waiting.append(chunk)
-            self.waiting_bytes += len(chunk)
-        else:
-            self.out.wire.append(chunk)
-            self.out.work.touched.add(self.out.engine)
+            return True
+        return False
 
     @property
     def buffered(self) -> int:
         """Bytes that the receiver has yet to take."""
+        waiting = self.stream.parts.end - self.place.position + len(self.own)
         if self.handle is None or self.is_over:
-            return self.waiting_bytes
-        return self.out.wire.buffered(self.handle)
+            return waiting
+        return waiting + self.out.wire.buffered(self.handle)
 
     def may_take(self, limit: int) -> bool:
         """May more of the message be read, as far as this copy goes?"""
-        return self.is_over or self.buffered < limit or self._may_wait_behind()
+        return self.buffered < limit or self._may_wait_behind()
 
     def _may_wait_behind(self) -> bool:
+        """Does it wait for others, or hold up others, so that what need not be held is held?"""
         stream = self.stream
-        return (
-            self.handle is None
-            and self.out.leg is not None
-            and stream.is_multicast
-            and self.waiting_bytes * stream.waiting_legs < BEHIND_BYTES
-            and not stream.link.holds
-            and stream.link.attachment.account.has_much_room()
-        )
+        link = stream.link
+        if self.handle is not None or link.holds or not link.attachment.account.has_much_room():
+            return False
+        if self.out.leg is not None and stream.is_multicast and stream.parts.kept < BEHIND_BYTES:
+            return True
+        # Attack: large messages that wait fill the window of a session which another's message needs to go on, such as
+        # the one that a router of another make has for all its large messages.
+        return link.wire.fills_session
 
     @property
     def holds_back(self) -> bool:
@@ -129,21 +161,38 @@ class Leg:
         if out.leg is self and self.handle is not None and out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
 
-    def finish(self) -> None:
-        """The message is complete: the link is free for the next."""
-        if self.out.leg is self:
-            self._end()
-            self.out.refresh_room()
+    def turns_settled(self, outgoing: Handle) -> bool:
+        if self.is_over or self.handle != outgoing:
+            return False
+        self.turn_settled()
+        return True
+
+    def ends_early(self, outgoing: Handle) -> bool:
+        if self.is_over or self.handle != outgoing:
+            return False
+        self.cut()
+        self.stream.conclude(ACCEPTED)
+        return True
+
+    def _drop_own(self) -> None:
+        self.stream.own_bytes -= len(self.own)
+        self.own = b""
+
+    def _leave(self) -> None:
+        """The copy takes no more."""
+        self.is_over = True
+        self._drop_own()
+        self.stream.leave(self)
 
     def _end(self) -> None:
-        out, stream = self.out, self.stream
+        out, stream, handle = self.out, self.stream, self.handle
+        assert handle is not None  # it has occupied its link
         out.wire.finish()
         out.vacate()
-        self.is_over = True
-        handle = self.handle
-        assert handle is not None  # it has occupied its link
+        self._leave()
         if handle in out.unsettled:
             # A copy is complete. Of one of several the receiver may have decided before that.
+            out.weigh(handle, stream.piece_bytes)
             if not stream.has_one_copy:
                 self._decide(out.wire.remote_state(handle))
         else:
@@ -155,21 +204,19 @@ class Leg:
         """The message will never be complete: the receiver must not take its part for one."""
         if self.is_over:
             return
-        self.is_over = True
-        self._stop_waiting()
+        self._leave()
         out = self.out
         if out.leg is not self or self.handle is None:
             out.withdraw(self)
             return
         if out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
-            out.unweigh(self.handle)
         out.abort(self.handle)
 
     def cut(self) -> None:
         """The receiver settled before the end: it gets no more, and its link is free."""
         if not self.is_over and self.handle is not None:
-            self.is_over = True
+            self._leave()
             self.out.wire.abort(self.handle)
             self.out.vacate()
             self.out.refresh_room()
@@ -189,8 +236,7 @@ class Leg:
     def lose(self, *, was_sent: bool) -> None:
         """The link went away."""
         if not self.is_over:
-            self.is_over = True
-            self._stop_waiting()
+            self._leave()
             self.stream.on_leg_lost(was_sent=was_sent)
 
     def forgo_outcome(self) -> None:
@@ -243,7 +289,8 @@ class Leg:
             self._decide(state)
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
-        self.is_over = True
+        if not self.is_over:
+            self._leave()
         if self.is_decided:
             self.stream.on_settled(self)
         else:
@@ -259,35 +306,32 @@ class Stream(Copies):
     """One message on its way from one incoming link to one or more receivers."""
 
     __slots__ = (
-        *("_charged", "_paid", "_rest", "waiting_legs", "is_complete", "is_multicast", "is_over", "is_settled"),
-        *("legs", "received"),
+        *("_charged", "_live", "_paid", "_rest", "begun", "is_complete", "is_multicast", "is_over", "is_settled"),
+        *("legs", "own_bytes", "parts", "piece_bytes", "received"),
     )
 
     def __init__(
-        self,
-        link: InLink,
-        source: Handle,
-        out_links: list[OutLink],
-        first: list[bytes],
-        size: int,
-        *,
-        is_multicast: bool,
+        self, link: InLink, source: Handle, copies: "list[Beginning]", whole: bytes, *, is_multicast: bool
     ) -> None:
-        super().__init__(link, source, link.work.now_s, len(out_links))
+        """whole  what has come, as it is for most of the copies"""
+        super().__init__(link, source, link.work.now_s, len(copies))
         self.is_multicast = is_multicast  # elsewhere there may be other copies of it
         self.is_settled = link.is_settled(source)
         self.is_complete = False
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
-        self.received = self._paid = size
+        self.received = self._paid = len(whole)
         self._rest, link.rest = link.rest, None
-        self.legs = [Leg(self, out) for out in out_links]
+        self.parts = Parts()
+        self.parts.add(whole)
+        self.legs = [Leg(self, *beginning) for beginning in copies]
+        self._live = dict.fromkeys(self.legs)  # those that may take more
+        self.begun = 0  # of these, how many have started
+        self.own_bytes = sum([len(leg.own) for leg in self.legs])
+        self._charged = 0  # bytes
+        each = min(_PIECES_BYTES // len(copies), _MOST_OF_A_PIECE)
+        self.piece_bytes = STREAMED_BYTES if len(copies) == 1 else max(each, _LEAST_OF_A_PIECE)
         link.delivery_count += 1
         link.presettled += self.is_settled
-        self.waiting_legs = len(self.legs)
-        self._charged = 0  # bytes of the chunks that wait; legs share them
-        self._charge(size)
-        for leg, chunk in zip(self.legs, first, strict=True):
-            leg.append(chunk)
         for leg in self.legs:
             if leg.out.room <= 0:
                 leg.out.make_room()
@@ -295,6 +339,7 @@ class Stream(Copies):
                 leg.start()
             else:
                 leg.out.enqueue(Queued(leg, source, self.since_s, b"", self.is_settled, Charge(link, 0), leg))
+        self._charge()
 
     @property
     def engine(self) -> Engine:
@@ -304,23 +349,33 @@ class Stream(Copies):
     def has_one_copy(self) -> bool:
         return len(self.legs) == 1
 
-    def _charge(self, size: int) -> None:
-        """`size` bytes more are held for legs that wait to start."""
-        if self.waiting_legs:
-            self._charged += size
-            self.link.charge(size)
+    def leave(self, leg: Leg) -> None:
+        """A copy takes no more."""
+        del self._live[leg]
+        self.begun -= leg.handle is not None
+        if not self._live:
+            self.parts.clear()
+        self._charge()
 
-    def free_waiting(self) -> None:
-        """A leg waits no longer."""
-        self.waiting_legs -= 1
-        if not self.waiting_legs:
-            self.link.charge(-self._charged)
-            self._charged = 0
+    def _charge(self) -> None:
+        """Charge the sender for what is held: the parts, and what the engine has of copies under way."""
+        held = self.parts.kept + self.own_bytes + self.begun * (RECORD_BYTES + self.piece_bytes)
+        more, self._charged = held - self._charged, held
+        if more:
+            self.link.charge(more)
 
     @property
     def live_legs(self) -> list[Leg]:
         """The copies that may take more."""
-        return [leg for leg in self.legs if not leg.is_over]
+        return list(self._live)
+
+    def _feed(self) -> None:
+        """Give each receiver what it takes, and forget what all have taken."""
+        for leg in list(self._live):
+            if leg.feed():
+                leg.out.refresh_room()
+        if self._live:
+            self.parts.forget(min([leg.place.number for leg in self._live]))
 
     def _may_go_on(self) -> bool:
         """Pay for the bytes that were read. May more be?"""
@@ -333,16 +388,18 @@ class Stream(Copies):
 
     def resume(self) -> None:
         """A receiver took some, or went away."""
+        self._feed()
         if self.link.is_open and not self.is_complete and self._is_below(LOW_BYTES):
             self.link.work.touched.add(self.link.engine)
             self._move(HIGH_BYTES)
+        self._charge()
 
     def hurry(self) -> None:
         """The link is going: take all that came. The session's window has bounded it."""
         self._move(None)
 
     def _is_below(self, limit: int) -> bool:
-        return self._may_go_on() and all(leg.may_take(limit) for leg in self.legs)
+        return self._may_go_on() and all(leg.may_take(limit) for leg in self._live)
 
     def _move(self, limit: int | None) -> None:
         if self.is_over or self.is_complete:
@@ -371,12 +428,10 @@ class Stream(Copies):
             if self._rest is not None and (fault := self._rest.see(size)) is not None:
                 self._refuse(fault)
                 break
-            chunk = link.work.copy(size)
-            self._charge(size)
-            for leg in self.legs:
-                if not leg.is_over:
-                    leg.append(chunk)
+            self.parts.add(link.work.copy(size))
+            self._feed()
         self._may_go_on()
+        self._charge()
 
     def _complete(self) -> None:
         self.is_complete = True
@@ -386,8 +441,7 @@ class Stream(Copies):
             self._turn_settled()
         if self.is_settled:
             link.settle(self.source)
-        for leg in self.legs:
-            leg.finish()
+        self._feed()
         if not self.is_settled and self.wants_outcome and link.is_open and link.is_settled(self.source):
             link.on_updated(self.source)  # the sender settled behind an outcome that was not settled
 
@@ -475,13 +529,36 @@ def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> N
         out_links = hops(address, link, size, is_streamed=True)
         if not out_links and (other := redirect(link, address)) is not None:
             out_links = hops(other, link, size, is_streamed=True)
-        copies = [(out, out.compose(link, size) if out.compose else link.work.copy(size)) for out in out_links]
-    if not copies:
+        whole = link.work.copy(size)
+        beginnings = [_beginning(out, out.compose(link, size) if out.compose else whole, whole) for out in out_links]
+    else:
+        whole = next((payload for out, payload in copies if out.compose is None), b"") or link.work.copy(size)
+        beginnings = [_beginning(out, payload, whole) for out, payload in copies]
+    if not beginnings:
         link.release_undeliverable(delivery)
         return
-    is_multicast = address.distribution == "multicast" or len(copies) > 1
-    outs, first = [out for out, _ in copies], [payload for _, payload in copies]
-    stream = Stream(link, delivery, outs, first, size, is_multicast=is_multicast)
+    is_multicast = address.distribution == "multicast" or len(beginnings) > 1
+    stream = Stream(link, delivery, beginnings, whole, is_multicast=is_multicast)
     if not stream.is_over:
         link.wire.read_by(stream)
         stream.more()
+
+
+class Beginning(NamedTuple):
+    """A copy as it begins: own bytes in the place of the first so many of the message."""
+
+    out: OutLink
+    own: bytes
+    replaced: int
+
+
+def _beginning(out: OutLink, first: bytes, whole: bytes) -> Beginning:
+    """first  what has come, as it is for this receiver
+    whole  the same, as it is for most
+    """
+    if first is whole:
+        return Beginning(out, b"", 0)
+    common = len(whole) - _OWN_BYTES
+    if common > 0 and first.endswith(whole[_OWN_BYTES:]):
+        return Beginning(out, first[:-common], _OWN_BYTES)
+    return Beginning(out, first, len(whole))

@@ -18,6 +18,8 @@ from router.core.streaming_links import LargeOutLink
 from router.core.weights import LARGE_BYTES
 from router.values import Handle
 
+# The parts of what Look.front returns, as of router.amqp.layout.front.
+PRIORITY_MASK, ASKS, AT_SHIFT = 15, 16, 5
 # Messages to a neighbour that leave together in the midst of a pass: while it takes them, this router goes on.
 _WRITTEN_TOGETHER: Final = 64
 
@@ -25,7 +27,8 @@ _WRITTEN_TOGETHER: Final = 64
 class Look(NamedTuple):
     """At the beginning of the message in the buffer, of so many bytes.
 
-    front        (bytes) → where routers' annotations belong in it << 4 | its priority; -1: it is not easily seen
+    front        (bytes) → where routers' annotations belong in it << AT_SHIFT; | ASKS, where it may have a reply-to;
+                 | its priority. -1: it is not easily seen
     priority_of  (bytes) → its priority
     """
 
@@ -72,7 +75,7 @@ class Transit:
             return address.priority
         if front is None:
             front = self._front(size)
-        return front & 15 if front >= 0 else self._priority_of(size)
+        return front & PRIORITY_MASK if front >= 0 else self._priority_of(size)
 
     def _origin(self, link: InLink | None) -> str | None:
         """The node where the message entered the network; None: here, or nobody says."""
@@ -171,7 +174,7 @@ class Transit:
             out = self._choose(link, address, size, front)
         elif (trunk := router.trunk) is not None:
             # The usual case, in which there is nothing to choose.
-            priority, data = front & 15 if address.priority < 0 else address.priority, trunk.data
+            priority, data = front & PRIORITY_MASK if address.priority < 0 else address.priority, trunk.data
             out = (data[priority] if priority < len(data) else None) or trunk.link_for(priority)
         if not isinstance(out, DataOutLink):
             if out is None:
@@ -185,12 +188,12 @@ class Transit:
             self._give_copy(link, address, out, delivery, size)
             return
         # Nothing of the message is copied but into the engine.
-        section = link.heading if link.annotations is None else None
+        section = link.heading if link.annotations is None and not front & ASKS else None
         if section is None:
-            section = out.heading(link)
+            section = out.heading(link, size)
         out.room -= 1
         out.delivery_count += 1
-        outgoing = out.send_with(size, front >> 4, section, len(section))
+        outgoing = out.send_with(size, front >> AT_SHIFT, section, len(section))
         work = link.work
         work.touched.add(out.engine)
         if not link.is_settled(delivery):

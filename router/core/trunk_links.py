@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from router.core.addresses import LiveAddress
-from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
+from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink, take_in_process
 from router.core.links import Connection
 from router.core.ports import IncomingWire
 from router.core.selection import AnonymousInLink
@@ -58,7 +58,7 @@ class ControlInLink(InLink):
 
     def take(self, delivery: Handle, payload: bytes) -> None:
         self.delivery_count += 1
-        self.take_in_process(delivery)
+        take_in_process(self, delivery)
         self.owe()
         self.on_message(payload)
 

@@ -29,6 +29,8 @@ class Updates:
 
     def on_updated(self, source: Handle) -> None:
         """The sender settled first, answered a three-way receiver, or gave a state of its own."""
+        if self.link.is_foreign(source) and not self.link.is_settled(source):
+            return
         if not self.updated:
             self.link.engine.afterwards.append(self._carry)
         self.updated[source] = self.link.is_settled(source)

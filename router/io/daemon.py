@@ -11,14 +11,15 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from policy.configuration.refusals import refusal
+from policy.configuration.schema import load_schema
+from policy.printing import printable
 from router.control.logs import Logs
 from router.faults import fault_text
 from router.io.memory import forbid_core_dumps, give_back_freed_memory
 from router.io.options import AUTH_SERVICE, DEFAULT_CONFIG, ROUTER, Options, Program, UsageError, parse, usage
 from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
-from router.management.refusals import refusal
-from router.management.schema import load_schema
 
 
 def product_version() -> str:
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
         _show(usage(options.program, kind))
         return 0
     config_path = options.config or (kind.config if kind.is_auth_service else default_config())
+    if options.checks_only:
+        return check(config_path, options, kind)
     if not options.is_daemon:
         if options.user is not None:
             # Before the configuration is read, as with --daemon. To go on as root would be silent and wrong.
@@ -87,6 +90,39 @@ def _show(text: str) -> None:
     except BrokenPipeError:
         # Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def check(config_path: str, options: Options, kind: Program = ROUTER) -> int:
+    """Say what the start would. Returns its exit status, as far as ports can be opened."""
+    from router.control.check_logs import CheckLogs
+
+    forbid_core_dumps()
+    logs = CheckLogs()
+    try:
+        if options.user is not None:
+            become(options.user)
+        schema = load_schema()
+        configuration = load_config(config_path, schema, refuse=refusal)
+        from router.control.serving import StartError
+        from router.control.serving import check as check_start
+
+        check_start(configuration, schema, logs, version=product_version(), is_auth_service=kind.is_auth_service)
+    except ConfigError as error:
+        for early in error.logs:
+            logs.write_effect(early)
+        return _refused(str(error), *error.others)
+    except (DaemonError, StartError) as error:
+        return _refused(str(error))
+    except Exception as error:  # as in `run`
+        return _refused(f"Python: {fault_text(error)}")
+    _show(f"{config_path}: the router would start")
+    return 0
+
+
+def _refused(*texts: str) -> int:
+    for text in texts:
+        print(f"error: {printable(text)}", file=sys.stderr)
+    return 1
 
 
 def run(config_path: str, options: Options, report: Report | None, kind: Program = ROUTER) -> int:
@@ -132,8 +168,7 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
 
 
 def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> int:
-    """The three lines of §2.3, or one to the launching process."""
-    logs.write("ERROR", "error", text)
+    """The lines of §2.3, or one to the launching process."""
     logs.write("MAIN", "critical", f"Router start-up failed: {text}")
     if report is not None:
         report(text)

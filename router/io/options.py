@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+CHECK: Final = "check"
 # Letter -> long name.
 LONG_OPTIONS = {
     **{"c": "config", "I": "include", "d": "daemon", "P": "pidfile", "U": "user", "T": "test-hooks"},
@@ -29,6 +30,7 @@ class Options:
     pidfile: str | None = None
     user: str | None = None
     has_test_hooks: bool = False
+    checks_only: bool = False
     shows_version: bool = False
     shows_help: bool = False
 
@@ -83,9 +85,12 @@ def usage(program: str, kind: Program = ROUTER) -> str:
   -T, --test-hooks      Internal test features: stuck deliveries are looked for
                         every 5 seconds
   -v, --version         Print the version and exit
+      --check [PATH]    Start nothing: say what of the configuration, and of the
+                        files it names, would stop the start or be left out
   -h, --help            Print this help and exit
 
-Exit status: 0 after SIGTERM, --help or --version; 1 when the command line or
+Exit status: 0 after SIGTERM, --help or --version, and with --check where the
+start would succeed, as far as ports can be opened; 1 when the command line or
 the configuration is wrong or a required listener cannot be opened.
 
 Signals: SIGTERM and SIGQUIT stop the router; SIGINT too, and the parent sees
@@ -100,13 +105,16 @@ def parse(arguments: Sequence[str]) -> Options:
         found, rest = getopt.gnu_getopt(
             list(arguments[1:]),
             "".join(letter + ":" * (letter in OPTIONS_WITH_VALUE) for letter in LONG_OPTIONS),
-            [long + "=" * (letter in OPTIONS_WITH_VALUE) for letter, long in LONG_OPTIONS.items()],
+            [CHECK, *(long + "=" * (letter in OPTIONS_WITH_VALUE) for letter, long in LONG_OPTIONS.items())],
         )
     except getopt.GetoptError as error:
         raise UsageError(f"{program}: {error.msg}") from None
+    checks_only = any(name == f"--{CHECK}" for name, _ in found)
+    given = {_LETTER[name.lstrip("-")]: value for name, value in found if name != f"--{CHECK}"}
+    if checks_only and len(rest) == 1 and "c" not in given:
+        given["c"] = rest.pop()
     if rest:
         raise UsageError(f"Unexpected arguments: {' '.join(rest)}\n")
-    given = {_LETTER[name.lstrip("-")]: value for name, value in found}
     return Options(
         program=program,
         config=given.get("c"),
@@ -114,6 +122,7 @@ def parse(arguments: Sequence[str]) -> Options:
         pidfile=given.get("P"),
         user=given.get("U"),
         has_test_hooks="T" in given,
+        checks_only=checks_only,
         shows_version="v" in given,
         shows_help="h" in given,
     )

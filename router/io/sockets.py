@@ -26,6 +26,7 @@ class Hold:
     TURN: Final = 2  # what was read before is not worked off
     ROOM: Final = 4  # the same, and will not be before the peer has read our answers
     PAUSE: Final = 8  # its peer was refused too often
+    ARRIVAL: Final = 16  # it is not open, and read in its host's turn (router.io.arrivals)
 
 
 class Intake(Protocol):

@@ -60,21 +60,22 @@ class _Host:
         return len(self.waiting) + self.running
 
 
-class _Threads:
+class Threads:
     """Threads that come with the work, and that the end of the process does not wait for.
 
     Those of concurrent.futures would hold it up until a directory answers that does not.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, name: str) -> None:
         self._most = most
+        self._name = name
         self._threads: list[Thread] = []
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def submit(self, task: Callable[[], None], running: int) -> None:
         """running  tasks under way, with this one; at most `most`. A task must not raise"""
         if running > len(self._threads) < self._most:
-            self._threads.append(Thread(target=self._work, name=f"verifier_{len(self._threads)}", daemon=True))
+            self._threads.append(Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True))
             self._threads[-1].start()
         self._tasks.put(task)
 
@@ -108,7 +109,7 @@ class Workers:
         self._threads = threads
         # Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
         self._threads_of_host = threads - 1
-        self._pool = _Threads(threads)
+        self._pool = Threads(threads, "verifier")
         self.tally = Tally()
         self._hosts: dict[object, _Host] = {}  # those with anything that waits or runs
         self._turns: dict[_Host, None] = {}  # those with something that waits, whose turn is next first

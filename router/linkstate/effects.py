@@ -106,6 +106,27 @@ class AddressesCharged:
     held: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameOfAnother:
+    """By a link came addresses in the name of a router on which the link does not lead; they count no longer.
+
+    link       its tag
+    neighbour  the router that speaks on it; None: none has
+    """
+
+    link: int
+    router: str
+    neighbour: str | None
+
+
 Effect = (
-    SendControl | FloodControl | RouterChanged | RouterGone | RadiusChanged | AddressesChanged | AddressesCharged | Log
+    NameOfAnother
+    | SendControl
+    | FloodControl
+    | RouterChanged
+    | RouterGone
+    | RadiusChanged
+    | AddressesChanged
+    | AddressesCharged
+    | Log
 )

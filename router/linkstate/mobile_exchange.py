@@ -13,11 +13,13 @@ from router.linkstate.messages import (
 from router.linkstate.mobile import Held, LocalAddresses, Payer
 from router.linkstate.neighbours import Link
 from router.linkstate.output import Output
+from router.linkstate.strangers import Strangers
 from router.linkstate.topology import Topology
 
 
 class MobileExchange:
     def __init__(self, router: str, topology: Topology, output: Output) -> None:
+        self._strangers = Strangers(topology, output)
         self._router = router
         self._topology = topology
         self._output = output
@@ -41,7 +43,7 @@ class MobileExchange:
                 self._output.log("ROUTER_MA", "error", f"Received malformed MAU from {message.id}")
         elif isinstance(message, MobileAddressRequest):
             self._answer(message)
-        else:
+        elif self._strangers.may_speak(message.id, link):
             self._take(message, link)
             return message
         return None
@@ -49,6 +51,7 @@ class MobileExchange:
     def tick(self) -> bool:
         """Announce what changed. True: there is a new sequence to advertise."""
         self._answered = 0
+        self._strangers.tick()
         for router in [router for router in self._owed if router not in self._topology.database.records]:
             del self._owed[router]
         update = self.local.announce()

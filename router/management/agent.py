@@ -9,6 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
+from policy.configuration.kinds import kind_of
+from policy.configuration.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema, ValidationError
+from policy.configuration.value_texts import hide_secrets, shown
 from policy.decision import Reason
 from policy.facts import ManagementFacts
 from policy.rights import ALL, CREATE, DELETE, NAMING, READ, UPDATE, decide_management, exists, lacking
@@ -18,12 +21,9 @@ from router.management.core_operations import CRUD, CoreOperations
 from router.management.entities import Entity, EntityStore, NameTakenError
 from router.management.host_values import HostValues
 from router.management.journal import Journal, denial_reason, emit_refused
-from router.management.kinds import kind_of
 from router.management.node_operations import type_filter
 from router.management.query import QueryRows, Row, agent_results, number, requested_names
-from router.management.redaction import hide_secrets, shown
 from router.management.requests import CHANGES, ManagementError, NotAllowedError, Plan, Request, Requester, Response
-from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema, ValidationError
 from router.management.views import Views
 
 __all__ = ["Agent", "QueryRows", "Request", "Requester", "Response"]

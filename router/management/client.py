@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from router.management.redaction import shown
+from policy.configuration.value_texts import shown
 from router.values import int_
 
 MANAGEMENT_TYPE = "org.amqp.management"

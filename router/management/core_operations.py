@@ -6,12 +6,12 @@ Source: docs/spec/management.md §7.3, §7.4, §8.1, §8.6 to §8.9.
 from collections.abc import Mapping
 from typing import Final
 
-from router.management.kinds import kind_of
-from router.management.kinds.core_kind import CoreKind
+from policy.configuration.kinds import kind_of
+from policy.configuration.kinds.core_kind import CoreKind
+from policy.configuration.schema import EntityType, ValidationError
+from policy.configuration.value_texts import shown
 from router.management.query import QueryRows, Row, core_map, core_names, core_results, number, page, requested_names
-from router.management.redaction import shown
 from router.management.requests import CHANGE_NOT_ALLOWED, ManagementError, Requester
-from router.management.schema import EntityType, ValidationError
 from router.management.scoped_operations import ScopedOperations
 from router.management.views import Views
 

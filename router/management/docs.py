@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from router.management.kinds import APPLY_ORDER
-from router.management.schema import Attribute, EntityType, Schema, load_schema
+from policy.configuration.kinds import APPLY_ORDER
+from policy.configuration.schema import Attribute, EntityType, Schema, load_schema
 
 DEFAULT_FILE = Path("docs/management.md")
 

@@ -8,16 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from router.effects import Emit, LogLevel, log
-from router.management.config import ConfiguredEntity
-from router.management.extensions import Extensions
-from router.management.kinds import KINDS, kind_of
-from router.management.kinds.core_kind import CoreKind, Existing
-from router.management.owners import Owner
-from router.management.redaction import hide_secrets, shown
-from router.management.requests import ManagementError
-from router.management.rules import RuleError, TakenError, UniqueNames, default_name
-from router.management.schema import (
+from policy.configuration.kinds import KINDS, kind_of
+from policy.configuration.kinds.core_kind import CoreKind, Existing
+from policy.configuration.schema import (
     MAX_QUOTED_CHARACTERS,
     Attribute,
     EntityType,
@@ -25,6 +18,13 @@ from router.management.schema import (
     ValidationError,
     deprecation,
 )
+from policy.configuration.unique_names import RuleError, TakenError, UniqueNames, default_name
+from policy.configuration.value_texts import hide_secrets, shown
+from router.effects import Emit, LogLevel, log
+from router.management.config import ConfiguredEntity
+from router.management.extensions import Extensions
+from router.management.owners import Owner
+from router.management.requests import ManagementError
 
 Attributes = Mapping[str, object]
 
@@ -309,7 +309,8 @@ class EntityStore:
         kind = kind_of(entity_type)
         kind.check(entity_type, attributes)
         router = next(self.attributes("router"), None)
-        problem = kind.role_problem(entity_type, attributes, str(router["mode"]) if router else "standalone")
+        mode = str(router["mode"]) if router else "standalone"
+        problem = kind.role_problem(entity_type.text(attributes), attributes, mode)
         if problem is not None:
             raise ValidationError(problem)
 

@@ -10,7 +10,7 @@ Source: docs/spec/management.md §6.1.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from router.management.schema import Attribute, EntityType, Schema
+from policy.configuration.schema import Attribute, EntityType, Schema
 
 # The attribute whose values are maps of the attributes of another type: the groups of a vhost.
 _HOLDER: Final = ("vhost", "groups", "vhostUserGroupSettings")

@@ -4,6 +4,7 @@ No schema is consulted. `policy.files` reads both forms, for `qdpolicy` as well.
 Source: docs/spec/management.md §1.1 (with its Build grammar) and §1.2.
 """
 
+from policy.configuration.value_texts import HIDDEN
 from policy.files.conf import conf_sections
 from policy.files.conf_json import conf_json_sections
 from policy.files.conf_text import ConfError
@@ -11,12 +12,9 @@ from policy.files.positioned_json import Problem
 from policy.files.redaction import ELLIPSIS, is_secret_name, lines_without_secrets, without_secrets
 from policy.files.sections import Section
 from router.effects import Log
-from router.management.redaction import HIDDEN
 
 # Enough to mend a file by; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20
-
-_ABOUT_POLICY = ("vhost", "policy")
 
 
 class ConfigError(Exception):
@@ -28,6 +26,7 @@ class ConfigError(Exception):
     file    where the fault stands: `path`, or a file of policyDir
     line    1-based; None where no one line is to blame
     logs    lines to log before giving up
+    others  what is wrong besides, each with its place
     """
 
     def __init__(
@@ -39,8 +38,10 @@ class ConfigError(Exception):
         kind: str = "Python: Exception",
         file: str | None = None,
         logs: tuple[Log, ...] = (),
+        others: tuple[str, ...] = (),
     ) -> None:
         self.kind, self.reason, self.path, self.line, self.logs = kind, reason, path, line, logs
+        self.others = others
         self.file = file or path
         super().__init__(self.text())
 
@@ -66,14 +67,10 @@ def parse_config(text: str, *, path: str) -> list[Section]:
 
 
 def _refuse_repeats(section: Section) -> None:
-    """A name that stands twice in one map, or in a section about policy, would quietly replace the first.
-
-    Of an attribute that stands twice in another `.conf` section the last one counts, as in 1.20. Raises ConfError.
-    """
-    for name, (line, column) in section.repeats:
-        if len(name) > 1 or section.type in _ABOUT_POLICY:
-            text = f"key '{name[-1]}' stands here a second time, in column {column}: keep one of them"
-            raise ConfError(Problem(line=line, column=column, text=text))
+    """Raises ConfError."""
+    for name, (line, column) in section.refused_repeats:
+        text = f"key '{name[-1]}' stands here a second time, in column {column}: keep one of them"
+        raise ConfError(Problem(line=line, column=column, text=text))
 
 
 def _config_error(error: ConfError, path: str, text: str) -> ConfigError:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from policy.configuration.kinds import kind_of
+from policy.configuration.schema import Attribute, EntityType, ValidationError
 from policy.decision import Reason
 from policy.rights import HOST, ManagementRights
-from router.management.kinds import kind_of
 from router.management.query import Row
 from router.management.requests import NotAllowedError
-from router.management.schema import Attribute, EntityType, ValidationError
 
 # Of an output: these are no files.
 STREAMS: Final = frozenset({"stderr", "stdout", "syslog"})

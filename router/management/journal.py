@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
 
+from policy.configuration.schema import EntityType
+from policy.configuration.value_texts import HIDDEN
 from policy.decision import Reason
 from policy.files.redaction import is_secret_name
 from policy.rights import NAMING
 from router.effects import Audit, AuditEvent, Emit, Log, ManagementMembers, Refused, RuleMembers, audit_event
 from router.faults import fault_text
 from router.management.query import Row
-from router.management.redaction import HIDDEN
 from router.management.requests import FORBIDDEN, Plan, Request, Requester, Response
-from router.management.schema import EntityType
 
 # Attack: attributes of a megabyte fill the disk with records of themselves, or push what matters out of the record. So
 # each value is cut, and all of them together; what was cut is known by its SHA-256.

@@ -9,17 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
-from router.effects import LogLevel
+from policy.configuration.log_levels import LEVELS, MODULES, LogLevel, parse_enable
 
-LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
-# The order is the integer form of log.module.
-MODULES = (
-    *("ROUTER", "ROUTER_CORE", "ROUTER_HELLO", "ROUTER_LS", "ROUTER_MA", "MESSAGE", "SERVER", "AGENT", "AUTHSERVICE"),
-    *("CONTAINER", "ERROR", "POLICY", "HTTP", "CONN_MGR", "PYTHON", "PROTOCOL", "DEFAULT"),
-)
 UNCONFIGURABLE_MODULES = ("MAIN", "DISPLAYNAME")
 ALL_MODULES = (*MODULES, *UNCONFIGURABLE_MODULES)
 
@@ -27,38 +20,12 @@ MAX_TEXT_BYTES = 2048
 # The entries that GET-LOG can show; also the most that a flood of them can make the router hold.
 MAX_KEPT_ENTRIES = 1000
 
-_SEPARATORS = re.compile(r"[,;:\s]+")
 _MICROSECONDS = "%06lu"
 # A peer's text must not be able to forge a log line or drive a terminal: C0 and C1 controls, the line separators that
 # some viewers honour, and the marks that reverse the reading direction.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # A line break stays where the next line cannot pass for an entry of its own: it begins with a blank or with `>`.
 _FORGEABLE_BREAK = re.compile(r"\n(?![ \t>])")
-
-
-class LogSettingError(ValueError):
-    """A log setting that cannot be used."""
-
-
-def parse_enable(text: str) -> frozenset[LogLevel] | None:
-    """The levels that `enable` names; None means: those of DEFAULT.
-
-    Errors  LogSettingError when any word is no level, so that a slip of the pen never silences a log.
-    """
-    words = [word for word in _SEPARATORS.split(text.lower()) if word]
-    if words and all(word == "default" for word in words):
-        return None
-    enabled: set[LogLevel] = set()
-    for word in words:
-        level = word.removesuffix("+")
-        at = next((index for index, each in enumerate(LEVELS) if each == level), None)
-        if at is not None:
-            enabled.update(LEVELS[at:] if level != word else LEVELS[at : at + 1])
-        elif word != "none":
-            raise LogSettingError(
-                f"'{text[:200]}' is not a valid log level. Should be one of {{none, {', '.join(LEVELS)}}}."
-            )
-    return frozenset(enabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +40,6 @@ class LogSettings:
 
 DEFAULT_SETTINGS = LogSettings(
     enabled=parse_enable("info+"), has_timestamp=True, has_source=False, output_file="stderr"
-)
-DEFAULT_ATTRIBUTES: Mapping[str, object] = MappingProxyType(
-    {"enable": "info+", "includeTimestamp": True, "includeSource": False, "outputFile": "stderr"}
 )
 
 

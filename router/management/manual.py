@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from policy.configuration.kinds import APPLY_ORDER
+from policy.configuration.schema import Attribute, EntityType, Schema, load_schema
 from router.management.docs import default_text, is_set_in_file, kind_text, meaning_text
-from router.management.kinds import APPLY_ORDER
-from router.management.schema import Attribute, EntityType, Schema, load_schema
 
 DEFAULT_FILE = Path("deploy/man/qdrouterd.conf.5")
 # For tests of management only.

@@ -6,11 +6,11 @@ Source: docs/spec/management.md §7.7, §7.8.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from policy.configuration.schema import EntityType, Schema
 from router.management.extensions import Extensions
 from router.management.owners import Owner
 from router.management.query import QueryRows, Row, Rows, number
 from router.management.requests import ManagementError
-from router.management.schema import EntityType, Schema
 
 # JSON indented by a million blanks a level would fill the memory.
 MAX_INDENT = 16

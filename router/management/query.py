@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from router.management.redaction import shown
-from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, ValidationError
+from policy.configuration.kinds.kind import Row as Row
+from policy.configuration.schema import MAX_QUOTED_CHARACTERS, EntityType, ValidationError
+from policy.configuration.value_texts import shown
 from router.values import Array, int_, long, uint, ulong
 
 # As many as all types have together. Without a bound a small request asks for rows of millions of columns.
 MAX_ATTRIBUTE_NAMES = 1000
 # The core gives all its columns when asked for this many or more.
 CORE_ALL_COLUMNS = 64
-
-Row = Mapping[str, object]
 
 
 @dataclass(slots=True)

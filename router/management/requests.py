@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from policy.configuration.request_errors import CHANGE_NOT_ALLOWED as CHANGE_NOT_ALLOWED
+from policy.configuration.request_errors import ManagementError as ManagementError
+from policy.configuration.schema import EntityType
 from policy.decision import Reason, Rule
 from policy.facts import ManagementFacts
 from policy.rights import READ, ManagementRights
 from router.effects import ConnectionMembers
 from router.management.query import Row
-from router.management.schema import EntityType
 
 # The status of a request refused for want of a right, as in the AMQP management draft.
 FORBIDDEN: Final = 403
-CHANGE_NOT_ALLOWED: Final = "You are not allowed to perform this operation."
 CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 
 
@@ -61,21 +62,6 @@ class Response:
     description: str
     body: object = field(repr=False)
     count: int | None = None
-
-
-class ManagementError(Exception):
-    """A request that fails. Owners raise it too.
-
-    status       statusCode of docs/spec/management.md §7.2
-    description  statusDescription; it is sent to the client and logged, so it holds no secret
-    attribute    of the entity that is to blame, by its canonical name; "" where it is no one of them
-    """
-
-    def __init__(self, status: int, description: str, attribute: str = "") -> None:
-        super().__init__(description)
-        self.status = status
-        self.description = description
-        self.attribute = attribute
 
 
 class NotAllowedError(ManagementError):

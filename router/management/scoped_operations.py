@@ -6,12 +6,12 @@ Source: docs/spec/management.md §8.9.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from router.management.kinds import kind_of
+from policy.configuration.kinds import kind_of
+from policy.configuration.schema import EntityType
+from policy.configuration.value_texts import shown
 from router.management.owners import Scoped
 from router.management.query import QueryRows, Row, core_map, core_names, core_results, number, page, requested_names
-from router.management.redaction import shown
 from router.management.requests import ManagementError, Requester
-from router.management.schema import EntityType
 
 
 class ScopedOperations:

@@ -7,14 +7,14 @@ Two views, as in docs/spec/management.md §5: the agent's, over all types but th
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from policy.configuration.kinds import kind_of
+from policy.configuration.kinds.core_kind import CoreKind
+from policy.configuration.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema
+from policy.configuration.value_texts import shown
 from router.management.entities import Entity, EntityStore
-from router.management.kinds import kind_of
-from router.management.kinds.core_kind import CoreKind
 from router.management.node_operations import NODE, NODE_TYPE, STANDARD_NODE_TYPE
 from router.management.query import PagedRows, Provider, Row, made, skip
-from router.management.redaction import shown
 from router.management.requests import ManagementError
-from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema
 
 
 class Views:

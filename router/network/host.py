@@ -16,12 +16,13 @@ from router.core.budget import Account
 from router.core.control_addresses import CONTROL_KEYS
 from router.core.network import Network
 from router.core.remotes import Trunk
-from router.effects import Emit, Log, log
+from router.effects import ConnectionMembers, Emit, Log, Refused, audit_event, log
 from router.linkstate.effects import (
     AddressesChanged,
     AddressesCharged,
     Effect,
     FloodControl,
+    NameOfAnother,
     RadiusChanged,
     RouterChanged,
     RouterGone,
@@ -83,10 +84,14 @@ class Host:
         network: Network,
         emit: Emit,
         clock: Callable[[], float],
+        facts_of: Callable[[int], ConnectionMembers],
         limits: Limits | None = None,
         pool: Pool = POOL,
     ) -> None:
-        """clock  monotonic seconds"""
+        """clock  monotonic seconds
+        facts_of  (connection id) → its facts, as an audit event has them
+        """
+        self._facts_of = facts_of
         self._pool = pool
         self._trim_at = 0.0
         self.settings = settings
@@ -233,6 +238,8 @@ class Host:
             match effect:
                 case Log():
                     self._emit(effect)
+                case NameOfAnother():
+                    self._tell(effect)
                 case SendControl(links=links, to=to, opcode=opcode, body=body):
                     if links:
                         self._send_own(links, to, opcode, body)
@@ -250,6 +257,19 @@ class Host:
             steps = self._working()
             if next(steps, steps) is None:
                 self._work.later(steps)
+
+    def _tell(self, found: NameOfAnother) -> None:
+        """A neighbour tells of addresses in the name of a router that it does not lead to."""
+        trunk = self._network.trunks.get(found.link)
+        if trunk is None:
+            return
+        facts = self._facts_of(trunk.attachment.connection_id)
+        text = (
+            f"Addresses of router {found.router} from router {found.neighbour}, which does not lead to it, are ignored"
+        )
+        lines = (Log(module="ROUTER_MA", level="warning", text=f"[C{trunk.attachment.connection_id}] {text}"),)
+        event = audit_event("transfer", "deny", "router_id_not_allowed", facts, {"detail": text})
+        self._emit(Refused(stage="transfer", facts=facts, lines=lines, event=event))
 
     def _room(self, tag: int) -> int:
         """Bytes that the addresses which a neighbour tells of may still take."""

@@ -17,7 +17,7 @@ from spark.transforms.sign import any_column
 _KEYS = ("router", "user", "host")
 _BREAKS = (
     *("handshake_aborted", "handshake_timeout", "idle_timeout", "malformed_frame"),
-    *("message_stalled", "receiver_stalled", "credentials_expired", "connection_too_old"),
+    *("message_stalled", "message_holds_up_others", "receiver_stalled", "credentials_expired", "connection_too_old"),
 )
 _SIGNS = (replace(OPENED, has=("remote_host",)), denied(*_BREAKS, has=("remote_host",)))
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+import uuid
 from typing import Any
 
 import pytest
@@ -11,9 +12,20 @@ from hypothesis import strategies as st
 from router.amqp import sections
 from router.amqp.codec import encode
 from router.amqp.layout import front
-from router.amqp.layout.front import COMPILED, LONGEST_BYTES, LOOK_CLOSER, PLACE_SHIFT, PYTHON, SIZE_MASK, USUAL, Front
+from router.amqp.layout.front import (
+    ASKS,
+    AT_SHIFT,
+    COMPILED,
+    LONGEST_BYTES,
+    LOOK_CLOSER,
+    PLACE_SHIFT,
+    PYTHON,
+    SIZE_MASK,
+    USUAL,
+    Front,
+)
 from router.amqp.sections import MessageFault, RouterAnnotations
-from router.values import symbol
+from router.values import Described, symbol, ulong
 
 BODY = b"\x00\x53\x75\xa0\x05hello"
 PROPERTIES = b"\x00\x53\x73\xc0\x05\x02\x40\xa0\x01u"
@@ -65,7 +77,25 @@ class Peeler:
 @pytest.mark.parametrize("header", HEADERS)
 @pytest.mark.parametrize("rest", [BODY, PROPERTIES + BODY, b"\x00\x53\x74\xc1\x01\x00" + BODY])
 def test_annotations_belong_behind_the_header_whose_priority_is_known(header: bytes, rest: bytes, kind: Front) -> None:
-    assert front_of(kind, header + rest) == len(header) << 4 | HEADERS[header]
+    assert front_of(kind, header + rest) == len(header) << AT_SHIFT | HEADERS[header]
+
+
+ASKING = {
+    "no reply-to": ([None, None, "to", "subject", None, "correlation"], False),
+    "no more properties": ([None, b"user", "to"], False),
+    "a reply-to": ([None, None, None, None, "here"], True),
+    "behind a message-id": ([ulong(7), None, "to", "x" * 300, "here", "correlation"], True),
+    "of another type": ([uuid.UUID(int=1), b"user", None, None, 7], True),
+    "behind a message-id that is a list": ([[1], None, None, None, None], True),
+}
+
+
+@pytest.mark.parametrize("fields", ASKING.values(), ids=ASKING)
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_message_with_a_reply_to_is_told(header: bytes, fields: tuple[list[Any], bool], kind: Front) -> None:
+    properties, asks = fields
+    found = front_of(kind, header + encode(Described(ulong(0x73), properties)) + BODY)
+    assert found == len(header) << AT_SHIFT | (ASKS if asks else 0) | HEADERS[header]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +218,7 @@ def test_both_see_the_same(seed: int) -> None:
     except MessageFault:
         return
     if seen[0] != LOOK_CLOSER:
-        assert (envelope.annotations_at, envelope.insert_annotations_at) == (-1, seen[0] >> 4)
+        assert (envelope.annotations_at, envelope.insert_annotations_at) == (-1, seen[0] >> AT_SHIFT)
     if peeled[0] is not None:
         rest = payload[: envelope.annotations_at] + payload[envelope.annotations_end :]
         assert peeled[0][0] == rest

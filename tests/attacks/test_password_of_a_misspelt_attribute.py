@@ -15,9 +15,9 @@ import pytest
 from daemon_process import LISTENER, Daemon, run_configuration
 
 from policy.cli import main as qdpolicy
+from policy.configuration.schema import load_schema
 from router.management.client import ConnectionException, ManagementError
 from router.management.config import ConfigError, load_config
-from router.management.schema import load_schema
 from router.tools import qdmanage
 from router.tools.connection_options import ConnectionOptions
 

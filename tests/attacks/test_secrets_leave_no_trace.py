@@ -30,8 +30,8 @@ from scramp import ScramClient
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
 from auth.verifiers.hashes import Argon2idCost
+from policy.configuration.schema import load_schema
 from router.management.client import ConnectionException, ManagementClient, ManagementError
-from router.management.schema import load_schema
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
 from router.values import symbol

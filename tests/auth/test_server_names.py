@@ -95,7 +95,7 @@ def dns(*names: str) -> list[x509.GeneralName]:
         ),
     ],
 )
-def test_who_a_server_may_call_itself(
+def test_who_a_server_may_call_itself_by_the_rules_of_1_20(
     common: list[str], names: list[x509.GeneralName], host: str, is_named: bool
 ) -> None:
     """policy 50"""

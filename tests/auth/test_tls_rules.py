@@ -285,7 +285,7 @@ def test_a_handshake_may_be_as_long_as_the_limit(pki: Any, monkeypatch: pytest.M
 
 
 def test_the_limits_are_what_the_documents_say() -> None:
-    assert (tls.MAX_HANDSHAKE_BYTES, RECORDS_AT_ONCE, MAX_RECORDS_WITHOUT_DATA) == (256 * 1024, 32, 256)
+    assert (tls.MAX_HANDSHAKE_BYTES, RECORDS_AT_ONCE, MAX_RECORDS_WITHOUT_DATA) == (48 * 1024, 32, 256)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from policy.configuration.schema import load_schema
 from router.control.authenticators import MAKERS, AuthenticatorError
-from router.management.schema import load_schema
 
 LDAP = {"urls": "ldaps://x.example", "userBase": "ou=x"}
 TOKENS = {"issuer": "i", "audience": "b", "keysUrl": "https://x.example/k"}

@@ -86,6 +86,8 @@ class MakeBroker(Protocol):
 class Broker:
     """A broker with QUEUES and TOPICS, in a folder of its own. Killed, it can be started with what it has stored."""
 
+    start_limit_s = START_LIMIT_S
+
     def __init__(self, folder: Path, name: str) -> None:
         """name  of the router's connector to it"""
         self.name = name
@@ -121,7 +123,7 @@ class Broker:
                 self.command(), stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, **self.environment()},
             )  # fmt: skip
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + self.start_limit_s
         while not self.is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from auth.secrets import Secret
+from policy.configuration.schema import load_schema
 from qpid_dispatch.management.client import Entity, Node, QueryResponse, Sasl, SSLDomain, Url
 from qpid_dispatch.management.entity import EntityBase, camelcase, clean_dict, uncamelcase
 from qpid_dispatch.management.error import (
@@ -24,7 +25,6 @@ from qpid_dispatch_internal.tools import command
 from qpid_dispatch_site import VERSION
 from router.management import client as ours
 from router.management.grammar import ConfigError
-from router.management.schema import load_schema
 from router.tools.connection_options import ConnectionOptions
 
 

@@ -15,7 +15,6 @@ from router.admission.entrance import MAX_HOSTS, Entrance
 from router.admission.handshakes import (
     CONNECTION_BYTES,
     FEW,
-    GRACE_S,
     MAX_BYTES,
     MAX_HOST_BYTES,
     Excess,
@@ -207,7 +206,7 @@ def test_sockets_without_a_descriptor_are_recorded() -> None:
 @pytest.mark.parametrize(("room", "limit"), [(101, 50), (20, FEW)])
 def test_the_limit_of_a_host_is_a_whole_number(room: int, limit: int) -> None:
     handshakes = Handshakes()
-    found = [handshakes.enter(number, HOST, 0.0, room) for number in range(limit + 1)]
+    found = [handshakes.enter(number, HOST, room) for number in range(limit + 1)]
     assert found == [None] * limit + [Excess(limit, "host", limit)]
     assert isinstance(found[-1], Excess)
     assert isinstance(found[-1].limit, int)
@@ -215,8 +214,8 @@ def test_the_limit_of_a_host_is_a_whole_number(room: int, limit: int) -> None:
 
 def test_the_limit_of_all_is_a_whole_number() -> None:
     handshakes = Handshakes()
-    found = [handshakes.enter(number, f"10.0.0.{number}", 0.0, 50) for number in range(38)]
-    assert found == [None] * 37 + [Excess(37, "all", 37)]
+    found = [handshakes.enter(number, f"10.0.0.{number}", 50) for number in range(38)]
+    assert found == [None] * 37 + [Excess(0, "all", 37)]
     assert found[-1] is not None
     assert isinstance(found[-1].limit, int)
 
@@ -225,34 +224,34 @@ def test_all_bytes_may_be_held_and_one_more_costs_the_newcomer_among_equals() ->
     handshakes = Handshakes(max_of_host=10, max_of_all=10)
     half = MAX_HOST_BYTES - CONNECTION_BYTES
     for number in (1, 2):
-        handshakes.enter(number, f"10.0.0.{number}", 100.0, 100)
-        assert handshakes.hold(number, half, 100.0) is None
+        handshakes.enter(number, f"10.0.0.{number}", 100)
+        assert handshakes.hold(number, half) is None
     assert handshakes.bytes_held == MAX_BYTES
-    assert handshakes.hold(1, half, 100.0) is None
-    found = handshakes.enter(3, "10.0.0.3", 100.0 + GRACE_S - 0.5, 100)
+    assert handshakes.hold(1, half) is None
+    found = handshakes.enter(3, "10.0.0.3", 100)
     assert found == Excess(1, "all", 2), "a host that holds more gives way"
 
 
 def test_the_limits_that_bytes_set_are_whole_numbers() -> None:
     handshakes = Handshakes(max_of_host=10**9, max_of_all=10**9)
     most = MAX_HOST_BYTES // CONNECTION_BYTES
-    assert not any(handshakes.enter(number, "10.0.0.1", 0.0, 10**9) for number in range(most))
-    of_host = handshakes.enter(-1, "10.0.0.1", 0.0, 10**9)
-    assert not any(handshakes.enter(number, "10.0.0.2", 0.0, 10**9) for number in range(most, 2 * most))
-    of_all = handshakes.enter(-1, "10.0.0.3", 0.0, 10**9)
+    assert not any(handshakes.enter(number, "10.0.0.1", 10**9) for number in range(most))
+    of_host = handshakes.enter(-1, "10.0.0.1", 10**9)
+    assert not any(handshakes.enter(number, "10.0.0.2", 10**9) for number in range(most, 2 * most))
+    of_all = handshakes.enter(-1, "10.0.0.3", 10**9)
     assert (of_host, of_all) == (Excess(-1, "host", most), Excess(0, "all", 2 * most))
     assert [type(each.limit) for each in (of_host, of_all) if each is not None] == [int, int]
 
 
-def test_who_takes_more_among_hosts_that_came_together_gives_way_itself() -> None:
-    handshakes = Handshakes(max_of_host=10, max_of_all=10)
+def test_among_hosts_that_hold_as_much_who_gives_way_is_drawn() -> None:
+    handshakes = Handshakes(max_of_host=10, max_of_all=10, choose=lambda count: count - 1)
     for number in (1, 2, 3):
-        handshakes.enter(number, f"10.0.0.{number}", 100.0, 100)
+        handshakes.enter(number, f"10.0.0.{number}", 100)
     held = MAX_BYTES // 3 - CONNECTION_BYTES
-    assert [handshakes.hold(number, held, 100.0) for number in (1, 2, 3)] == [None] * 3
-    assert handshakes.hold(2, held + 2, 100.0 + GRACE_S / 2) == Excess(2, "all", MAX_BYTES)
-    assert 2 not in handshakes
-    assert handshakes.hold(2, held, 101.0) is None, "it is not counted any more"
+    assert [handshakes.hold(number, held) for number in (1, 2, 3)] == [None] * 3
+    assert handshakes.hold(2, held + 2) == Excess(3, "all", MAX_BYTES)
+    assert 3 not in handshakes
+    assert handshakes.hold(3, held) is None, "it is not counted any more"
 
 
 # Texts

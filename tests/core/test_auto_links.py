@@ -7,7 +7,7 @@ from typing import Any
 
 import proton
 import pytest
-from memory_net import ACCEPTED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
+from memory_net import ACCEPTED, RELEASED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
 
 from policy.addressing.address import Address
 from router.connection.auto_links import AutoLink, Place, Status
@@ -116,6 +116,87 @@ def test_a_refusal_is_told_and_the_link_attached_again() -> None:
     net.no_errors()
 
 
+@pytest.mark.parametrize("how", ["detaches", "dies"])
+@pytest.mark.parametrize("routers", ["A", "AB"])
+def test_credit_is_taken_back_when_the_last_consumer_leaves(routers: str, how: str) -> None:
+    """Else the broker sends what nobody wants, and gets it back, for ever."""
+    fleet = Fleet(*routers, phases={"q": (0, 1)})
+    if len(routers) > 1:
+        fleet.connect(*routers)
+        fleet.settle()
+    auto_link(fleet["A"], "q", "in")
+    container = broker(fleet["A"])
+    clients = [fleet[routers[-1]].client() for _ in range(2)]
+    receivers = [client.receiver("q", credit=10, accepts=True) for client in clients]
+    fleet.tick(2)
+    (giving,) = container.attached_by_router
+    assert isinstance(giving, Sender)
+    assert giving.credit == 250
+    for client, receiver in zip(clients, receivers, strict=True):
+        assert not giving.link.drain_mode
+        giving.send(b"m")
+        fleet.pump()
+        assert giving.outcomes[-1] == ACCEPTED
+        if how == "dies":
+            client.kill()
+        else:
+            receiver.close()
+        fleet.tick(2)
+    assert giving.link.drain_mode
+    giving.link.drained()
+    fleet.tick(2)
+    assert giving.credit == 0
+    again = fleet[routers[-1]].client().receiver("q", credit=10, accepts=True)
+    fleet.tick(2)
+    assert not giving.link.drain_mode
+    assert giving.credit == 250
+    giving.send(b"again")
+    fleet.pump()
+    assert again.bodies == [b"again"]
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("version", ["3.10.8", "4.0.1"])
+def test_rabbitmq_3_is_not_drained(version: str) -> None:
+    """It ends the session of a link that is drained."""
+    net = Net(phases={"q": (0, 1)})
+    auto_link(net, "q", "in")
+    container = net.client("broker", role="route-container", opens=False)
+    container.connection.properties = {proton.symbol("product"): "RabbitMQ", proton.symbol("version"): version}
+    container.open()
+    receiver = net.client().receiver("q", credit=10)
+    net.pump()
+    (giving,) = container.attached_by_router
+    receiver.close()
+    net.pump()
+    assert bool(giving.link.drain_mode) == version.startswith("4")
+    net.no_errors()
+
+
+def test_a_consumer_that_comes_while_the_credit_is_taken_back_gets_its_messages() -> None:
+    net = Net(phases={"q": (0, 1)})
+    auto_link(net, "q", "in")
+    container = broker(net)
+    receiver = net.client().receiver("q", credit=10)
+    net.pump()
+    (giving,) = container.attached_by_router
+    assert isinstance(giving, Sender)
+    container.stop_reading()
+    receiver.close()
+    net.pump()
+    again = net.client().receiver("q", credit=500, accepts=True)
+    net.pump()
+    container.resume_reading()
+    net.pump()
+    giving.link.drained()
+    net.pump()
+    for _ in range(300):
+        giving.send()
+        net.pump()
+    assert len(again.complete) == 300
+    net.no_errors()
+
+
 def test_a_link_that_the_container_ends_later_is_attached_again() -> None:
     """routing 109"""
     net = Net()
@@ -221,6 +302,29 @@ def test_a_container_has_credit_only_while_somebody_receives() -> None:
     net.client().receiver("q", credit=10)
     net.pump()
     assert giving.credit == 250
+
+
+def test_a_large_message_that_comes_when_the_last_consumer_has_left_is_released_as_a_whole() -> None:
+    """Artemis closes the connection, with all auto links, where it learns an outcome of what it still sends."""
+    net = Net(phases={"work": (0, 1)})
+    auto_link(net, "work", "in")
+    container = broker(net)
+    net.pump()
+    consumer = net.client().receiver("work", credit=10)
+    net.pump()
+    queue = container.attached_by_router[0]
+    assert isinstance(queue, Sender)
+    consumer.close()
+    net.pump()
+    sending = queue.start()
+    for _ in range(3):
+        queue.append(encoded(bytes(300_000))[:100_000])
+        net.pump()
+        assert not sending.updates
+    queue.finish()
+    net.pump()
+    assert [(update.state, update.is_settled) for update in sending.updates] == [(RELEASED, True)]
+    net.nothing_left()
 
 
 def test_the_address_is_there_as_long_as_the_auto_link() -> None:

@@ -9,10 +9,10 @@ from memory_net import Net, Vhosts
 from auth.credentials import VerifyRequest, VerifyResult
 from auth.sasl_frames import Init, Mechanisms, encode
 from policy.ban_set import Ban, parse_ban
+from policy.configuration.schema import load_schema
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
 from router.connection.inspection import condition_of
 from router.effects import AdmissionFailed
-from router.management.schema import load_schema
 
 SASL = b"AMQP\x03\x01\x00\x00"
 DISALLOWED = ("amqp:resource-limit-exceeded", "connection disallowed by local policy")

@@ -13,7 +13,7 @@ from router.core.core import Core
 from router.core.forward import Fanout
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
-from router.core.streams import Leg
+from router.core.streams import Leg, Stream
 from router.core.weights import COPIES, LARGE_BYTES, Weights
 from router.core.work import FULL_BUFFER_BYTES
 
@@ -30,17 +30,18 @@ def payers(core: Core) -> dict[Any, int]:
     def pay(payer: Any, size: int) -> None:
         held[payer] = held.get(payer, 0) + size
 
+    streams: set[Stream] = set()
     for out in core.links.values():
+        if isinstance(out, OutLink) and out.leg is not None:
+            assert isinstance(out.leg, Leg)
+            streams.add(out.leg.stream)
         for item in out.queue if isinstance(out, OutLink) else ():
             payer = item.charge.payer
             if item.leg is not None:
                 assert isinstance(item.leg, Leg)
                 assert payer is item.leg.stream.link
-                stream = item.leg.stream
                 pay(payer, RECORD_BYTES)
-                if id(stream) not in seen:
-                    pay(payer, item.leg.waiting_bytes)
-                    seen.add(id(stream))
+                streams.add(item.leg.stream)
                 continue
             origin = item.origin
             if isinstance(origin, InLink):
@@ -50,6 +51,13 @@ def payers(core: Core) -> dict[Any, int]:
             size = len(item.payload) * (COPIES if len(item.payload) > LARGE_BYTES else 1)
             pay(payer, RECORD_BYTES if id(item.charge) in seen else RECORD_BYTES + size)
             seen.add(id(item.charge))
+    for stream in streams:
+        legs = [leg for leg in stream.legs if not leg.is_over]
+        begun = sum(leg.handle is not None for leg in legs)
+        assert all(not leg.own for leg in stream.legs if leg.is_over)
+        assert stream.parts.kept == sum(map(len, stream.parts._parts))
+        pay(stream.link, stream.parts.kept + sum(len(leg.own) for leg in legs))
+        pay(stream.link, begun * (RECORD_BYTES + stream.piece_bytes))
     return held
 
 

@@ -630,10 +630,10 @@ def test_what_does_not_happen_for_bytes_that_are_held_is_on_record() -> None:
     assert text.startswith(f"[C7] DENY AMQP Attach for {WHOM}: 10 bytes are held")
 
 
-@pytest.mark.parametrize("side", ["give_up_message", "give_up_receiver"])
-def test_what_makes_no_progress_is_on_record(side: str) -> None:
+@pytest.mark.parametrize(("side", "how"), [("give_up_message", {"holds_up_others": False}), ("give_up_receiver", {})])
+def test_what_makes_no_progress_is_on_record(side: str, how: dict[str, bool]) -> None:
     house = House()
-    refusal = getattr(house.one, side)(30.0, 3, "orders")
+    refusal = getattr(house.one, side)(30.0, 3, "orders", **how)
     assert isinstance(refusal, Refusal)
     assert refusal.description.endswith(" for 30 seconds")
     (event,) = house.events

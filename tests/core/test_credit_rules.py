@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from memory_net import ACCEPTED, MODIFIED, RELEASED, Client, Net
 
+from router.amqp.engine import Session
+from router.amqp.engine.library import lib
+from router.core.budget import Limits
 from router.core.out_links import OutLink
 
 
@@ -642,3 +645,42 @@ def test_modified_and_released_give_credit_back() -> None:
         item.give(state)
     net.pump()
     assert sender.credit == 4
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize(("size", "count"), [(100_000, 250), (200_000, 150)])
+def test_a_receiver_that_takes_nothing_stops_no_other_link_of_its_senders_session(
+    size: int, count: int, is_settled: bool
+) -> None:
+    """What the sender has credit for is more than the session's window: it comes, as far as the account has room."""
+    net = Net(limits=Limits())
+    stalled = net.client()
+    stalled.session.incoming_capacity = 64 * 1024
+    link = stalled.receiver("q.a", credit=300).link
+    del stalled.ends[link]
+    good = net.client().receiver("q.b", credit=50, accepts=True)
+    client = net.client()
+    bad, sender = client.sender("q.a"), client.sender("q.b")
+    net.pump()
+    for _ in range(count):
+        bad.send(bytes(size), is_settled=is_settled)
+    net.pump()
+    for _ in range(5):
+        sender.send(b"good")
+        net.pump()
+    assert sender.outcomes == [ACCEPTED] * 5
+    assert len(good.bodies) == 5
+    (session,) = net.peer(client).engine.sessions.values()
+    assert net.peer(client).attachment.account.held <= Limits().connection
+    stalled.kill()
+    net.pump()
+    for _ in range(10):
+        sender.send()
+        net.pump()
+    assert session.backlog_bytes == 0
+    assert window_of(session) == session.window
+    net.no_errors()
+
+
+def window_of(session: Session) -> int:
+    return int(lib.pn_session_get_incoming_capacity(session.pointer))

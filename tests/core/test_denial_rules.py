@@ -1,6 +1,7 @@
 """Each kind of denial as it is recorded: the stage, the error, the counter, the lines word for word and the facts."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -335,6 +336,12 @@ def test_a_budget_that_is_spent() -> None:
     ("make", "reason", "what", "direction"),
     [
         (message_stalled, Reason.MESSAGE_STALLED, "a message under way made no progress", "send"),
+        (
+            partial(message_stalled, holds_up_others=True),
+            Reason.MESSAGE_HOLDS_UP_OTHERS,
+            "a message under way held up others",
+            "send",
+        ),
         (receiver_stalled, Reason.RECEIVER_STALLED, "a message under way was not taken", "receive"),
     ],
 )

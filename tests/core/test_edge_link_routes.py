@@ -114,7 +114,7 @@ def test_a_link_route_that_a_client_of_an_edge_made_is_known_as_well() -> None:
     sender.send(b"m")
     fleet.pump()
     assert sender.outcomes == [ACCEPTED]
-    assert first(container).link.name == "s@c@A"
+    assert first(container).link.name == "s%40c@A"
     fleet.no_errors()
 
 
@@ -134,7 +134,7 @@ def test_a_link_goes_over_two_edges(interiors: str) -> None:
     assert isinstance(taking, Receiver)
     assert isinstance(giving, Sender)
     last = interiors[-1]
-    assert (taking.link.name, giving.link.name) == (f"lrs2@E1@{last}", f"lrr2@E1@{last}")
+    assert (taking.link.name, giving.link.name) == (f"lrs2%40E1@{last}", f"lrr2%40E1@{last}")
     assert giving.link.remote_source.address == "q.x"
     names = {
         name: sorted(link.name for link in fleet[name].core.links.values() if link.name.startswith("lrs2"))
@@ -146,7 +146,7 @@ def test_a_link_goes_over_two_edges(interiors: str) -> None:
     else:
         assert names["A"] == ["lrs2", "lrs2@E1"]
         assert names["B"] == ["lrs2@E1", "lrs2@E1"]
-    assert names["E2"] == sorted(("lrs2@E1", f"lrs2@E1@{last}"))
+    assert names["E2"] == sorted(("lrs2@E1", f"lrs2%40E1@{last}"))
     sender.send(b"up")
     giving.send(b"down")
     fleet.pump()
@@ -166,7 +166,7 @@ def test_two_clients_of_an_edge_may_call_their_links_the_same() -> None:
     ends = [fleet["E1"].client(name).sender("q", name="same") for name in ("c1", "c2")]
     fleet.pump()
     assert [end.credit for end in ends] == [100, 100]
-    assert [end.link.name for end in container.attached_by_router] == ["same@E1", "same@c2@E1"]
+    assert [end.link.name for end in container.attached_by_router] == ["same@E1", "same%40c2@E1"]
     fleet.no_errors()
 
 

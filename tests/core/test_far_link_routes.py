@@ -9,6 +9,7 @@ from typing import Any
 import proton
 import pytest
 from memory_net import ACCEPTED, MODIFIED, Client, Fleet, Net, broker_at, receiver_of, sender_of
+from test_own_link_routes import own
 
 from policy.addressing.patterns import configured_tokens
 from router.connection.auto_links import Place
@@ -191,6 +192,23 @@ def test_a_drain_goes_all_the_way_and_its_end_comes_back() -> None:
     giving.send(b"two")
     fleet.pump()
     assert receiver.bodies == [b"one", b"two"]
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_drain_gets_as_many_as_it_asked_for_over_every_router(count: int) -> None:
+    fleet, container = served(*"ABC")
+    receiver = fleet["A"].client().receiver("q", accepts=True)
+    fleet.pump()
+    receiver.link.drain(count)
+    fleet.pump()
+    giving = sender_of(container)
+    for _ in range(count):
+        giving.send()
+    fleet.pump()
+    assert len(receiver.complete) == count
+    assert giving.outcomes == [ACCEPTED] * count
+    assert receiver.link.credit == 0
     fleet.no_errors()
 
 
@@ -428,3 +446,21 @@ def test_nobody_is_left_when_one_goes_before_the_neighbour_has_begun_the_session
     assert not container.attached_by_router
     for net in fleet.nets.values():
         net.nothing_left()
+
+
+@pytest.mark.parametrize("is_receiver", [True, False])
+def test_an_attach_that_comes_after_the_route_is_gone_has_no_route(is_receiver: bool) -> None:
+    """The client's router has not heard of it yet. The link was bound to an address of that name, and got nothing."""
+    fleet = line(*"AB")
+    container, client = fleet["B"].client(), fleet["A"].client()
+    fleet.pump()
+    own(fleet["B"], container, "q/#")
+    own(fleet["B"], container, "q/#", "receive")
+    fleet.settle()
+    container.kill()
+    end = client.receiver("q.x", credit=1) if is_receiver else client.sender("q.x")
+    fleet.pump()
+    assert end.refusal.name == "qd:no-route-to-dest"
+    assert "M0q.x" not in fleet["B"].core.table.addresses
+    fleet.settle()
+    fleet.no_errors()

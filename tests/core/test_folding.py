@@ -1,6 +1,7 @@
 """Floods of refusals are summed up: within a budget in full, beyond it as numbers that add up (issue 11)."""
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -104,7 +105,9 @@ def test_attack_one_connection_asks_for_ever() -> None:
     assert scene.told == 20_000
     assert summed["folded"]["first"] == "2023-11-14T22:13:20.000000Z"
     assert summed["folded"]["owner"] == "connection"
-    assert len(json.loads(summed["folded"]["samples"])) == 8
+    samples = json.loads(summed["folded"]["samples"])
+    assert len(samples) > 300
+    assert len(summed["folded"]["samples"]) <= 8192
     assert (summed["connection"], summed["user"], summed["link_name"]) == (7, "eve", "l")
     assert "address" not in summed  # they differ
     assert f"[C7] {summed['attempts']} times from" in scene.texts[-1]
@@ -500,14 +503,47 @@ def test_more_connections_of_a_host_are_told_until_its_refusals_are_summed_up(mo
     assert Log(module="SERVER", level="notice", text=text) in scene.effects
 
 
-def test_a_sum_shows_eight_names_each_once_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sum_shows_each_new_name_once_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Small(monkeypatch, connection=NOTHING)
     scene.ask(address="first")
     for number in range(12):
         for _ in range(2):
             scene.ask(address=f"{number:02}" + "x" * 100)
     samples = json.loads(scene.one_sum()["folded"]["samples"])
-    assert samples == [f"{number:02}" + "x" * 62 for number in range(8)]
+    assert samples == [f"{number:02}" + "x" * 62 for number in range(12)]
+
+
+def test_attack_twelve_hundred_refusals_do_not_hide_the_one_that_mattered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for again and again was refused before; what was not is shown, wherever in the flood it stands."""
+    scene = Small(monkeypatch, connection=NOTHING)
+    for number in range(1_200):
+        scene.ask(address="payroll" if number == 700 else f"junk.{number % 30}")
+    samples = json.loads(scene.one_sum()["folded"]["samples"])
+    assert "payroll" in samples
+    assert len(samples) < 40
+
+
+def test_attack_endless_new_names_leave_the_first_the_last_and_some_that_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Small(monkeypatch, connection=NOTHING)
+    chance = Random(1)
+    scene.folding._choose = chance.randrange
+    for number in range(3_000):
+        scene.ask(address=f"{number:04}" + "\U0001f600" * 70)
+    samples = json.loads(scene.one_sum()["folded"]["samples"])
+    assert len(json.dumps(samples)) <= 8192
+    numbers = [int(name[:4]) for name in samples]
+    assert (numbers[0], numbers[-1]) == (1, 2999)  # the very first is written in full
+    assert len([number for number in numbers if number > 100]) >= 3
+
+
+def test_what_was_refused_of_anybody_is_not_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding_module, "MAX_KNOWN", 2)
+    made = Folding(lambda _effect: None)
+    assert [made._is_new(name) for name in "aab"] == [True, False, True]
+    assert [made._is_new(name) for name in "caab"] == [True, True, False, True]
+    assert len(made._known) == 2
 
 
 NAMES: list[tuple[AuditStage, dict[str, Any], list[str]]] = [

@@ -7,7 +7,19 @@ from typing import Any
 
 import proton
 import pytest
-from memory_net import ACCEPTED, MODIFIED, Client, Net, Receiver, Sender, Vhosts, broker, receiver_of, sender_of
+from memory_net import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    Client,
+    Net,
+    Receiver,
+    Sender,
+    Vhosts,
+    broker,
+    receiver_of,
+    sender_of,
+)
 
 from policy.addressing.patterns import configured_tokens
 from router.amqp.codec import decode
@@ -425,6 +437,104 @@ def test_a_drain_that_comes_with_its_credit_reaches_the_container(when: str) -> 
     net.no_errors()
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize(
+    ("credit", "sent", "size"),
+    [
+        (1, 1, 10),
+        (5, 5, 10),
+        (5, 4, 10),
+        (1100, 1100, 10),
+        (1100, 1024, 10),
+        (1, 1, 500_000),
+        (5, 5, 500_000),
+        (5, 4, 500_000),
+    ],
+)
+def test_a_drain_gets_all_that_the_container_sends_at_once(credit: int, sent: int, size: int, is_settled: bool) -> None:
+    """Also where it sends as many as it was asked for, and so has no credit left that it could give up."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    receiver = client.receiver("q", accepts=True)
+    net.pump()
+    receiver.link.drain(credit)
+    net.pump()
+    giving = sender_of(container)
+    for _ in range(sent):
+        giving.send(b"x" * size, is_settled=is_settled)
+    if sent < credit:
+        net.pump()
+        giving.link.drained()
+    net.pump()
+    assert len(receiver.complete) == sent
+    assert receiver.link.credit == 0
+    assert is_settled or giving.outcomes == [ACCEPTED] * sent
+    flow = client.frames("flow")[-1].fields
+    assert flow[5:7] == [credit, 0]  # delivery-count, link-credit
+    receiver.link.drain_mode = False
+    receiver.flow(1)
+    net.pump()
+    giving.send(b"later")
+    net.pump()
+    assert receiver.bodies[-1] == b"later"
+    net.no_errors()
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_container_may_answer_without_an_address(is_own: bool) -> None:
+    """Also to itself: it attaches, and the router routes that back to it. Both links are there, and messages pass."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    answer = container._answer_attach
+
+    def answer_plainly(link: Any) -> None:
+        link.remote_source.address = link.remote_target.address = None  # it answers with these
+        answer(link)
+
+    container._answer_attach = answer_plainly  # type: ignore[method-assign]
+    client = container if is_own else net.client()
+    sender, receiver = client.sender("q"), client.receiver("q", credit=3, accepts=True)
+    net.pump()
+    assert [link["owningAddr"] for link in link_rows(net.core)] == ["M0q"] * 4
+    attaches = [frame for frame in client.frames("attach") if frame[0] in (sender.link.name, receiver.link.name)]
+    for attach in attaches:
+        assert attach[5] is not None
+        assert attach[6] is not None
+    taking, giving = receiver_of(container, 0), sender_of(container, 1)
+    sender.send(b"up")
+    giving.send(b"down")
+    net.pump()
+    assert (taking.bodies, receiver.bodies) == ([b"up"], [b"down"])
+    net.no_errors()
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_an_empty_message_goes_on_to_nobody(is_settled: bool) -> None:
+    """As on other links: a message has a body."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender, receiver = client.sender("q"), client.receiver("q", credit=3)
+    net.pump()
+    taking, giving = receiver_of(container, 0), sender_of(container, 1)
+    for source, sink in ((sender, taking), (giving, receiver)):
+        empty = source.send_bytes(b"", is_settled=is_settled)
+        source.send(b"good")
+        net.pump()
+        assert sink.bodies == [b"good"]
+        if not is_settled:
+            assert empty.outcome == REJECTED
+            condition = empty.updates[-1].condition
+            assert condition is not None
+            assert (condition.name, condition.description) == ("amqp:decode-error", "invalid message format")
+    assert (giving.credit, sender.credit) == (2, 99)
+    net.no_errors()
+
+
 def test_large_messages_stream_through() -> None:
     net = Net()
     link_routes(net)
@@ -786,3 +896,34 @@ def test_sharing_is_offered_where_a_broker_may_do_it_and_refused_where_none_does
     assert shared.is_attached
     assert other.condition is not None
     assert other.condition.name == "amqp:not-implemented"
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("answers_closed", [True, False])
+def test_the_answer_to_a_detach_is_the_containers(is_closed: bool, answers_closed: bool) -> None:
+    """With its error, and whether the terminus is gone."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    receiver = client.receiver("q")
+    net.pump()
+    giving = sender_of(container)
+    del container.ends[giving.link]
+    if is_closed:
+        receiver.close()
+    else:
+        receiver.detach()
+    net.pump()
+    assert not client.frames("detach")
+    giving.link.condition = proton.Condition("amqp:resource-deleted", "no longer")
+    if answers_closed:
+        giving.link.close()
+    else:
+        giving.link.detach()
+    net.pump()
+    (answer,) = client.frames("detach")
+    assert bool(answer[1]) == (is_closed or answers_closed)
+    if answers_closed:  # proton says the error only then
+        assert answer[2].value[:2] == ["amqp:resource-deleted", "no longer"]
+    net.no_errors()

@@ -94,7 +94,15 @@ def test_opens_say_who_is_a_router_and_what_the_way_costs() -> None:
     for end, name in ((made, "A"), (taken, "B")):
         opened = spoken(end)[0]
         assert opened[0] == name
-        assert list(opened[7]) == list(opened[8]) == ["ANONYMOUS-RELAY", "qd.streaming-links"]
+        assert (
+            list(opened[7])
+            == list(opened[8])
+            == [
+                "ANONYMOUS-RELAY",
+                "qd.streaming-links",
+                "palisade.reply-to",
+            ]
+        )
         assert opened[9]["product"] == "qpid-dispatch-router"
         assert opened[9]["qd.annotations-version"] == opened[9]["qd.conn-id"] == 1
         assert opened[9]["qd.inter-router-cost"] == 3

@@ -9,6 +9,7 @@ import pytest
 from memory_net import ACCEPTED, Client, Net, Receiver, Sender, encoded
 from proton import Array, Data, symbol
 
+from router.core.budget import Limits
 from router.core.remotes import DataOutLink
 from router.network.envelope import encode_control
 from router.values import int_
@@ -136,3 +137,61 @@ def test_a_stream_from_an_older_neighbour_comes_by_its_data_link(net: Net) -> No
     assert sending.outcome == ACCEPTED
     assert [len(body) for body in receiver.bodies] == [300_000]
     net.no_errors()
+
+
+class TestOneSessionForAllLargeMessages:
+    """1.20 attaches all its links for large messages on one session. Its window is theirs together."""
+
+    SIZE = 1_600_000
+
+    @staticmethod
+    def senders(old: Older, count: int) -> list[Sender]:
+        session = old.client.connection.session()
+        session.open()
+        kind = {"capabilities": symbol(DATA)}
+        links = [old.client.sender(None, source=kind, target=kind, session=session) for _ in range(count)]
+        old.net.pump()
+        return links
+
+    @classmethod
+    def send_at_once(cls, net: Net, senders: list[Sender], address: str = "a") -> None:
+        """A piece of each message in turn, as far as the window takes them."""
+        payload = encoded(bytes(cls.SIZE), address=address)
+        pieces = range(0, len(payload), 32_000)
+        for sender in senders:
+            sender.start()
+        for at in pieces:
+            for sender in senders:
+                sender.append(payload[at : at + 32_000])
+            net.pump()
+        for sender in senders:
+            sender.finish()
+        net.pump()
+
+    def test_those_that_wait_do_not_stop_the_one_that_is_delivered(self) -> None:
+        net = Net(router_id="A", limits=Limits())
+        old = Older(net)
+        receiver = net.client().receiver("a", credit=100, accepts=True)
+        senders = self.senders(old, 12)
+        account = net.peer(old.client).attachment.account
+        before = account.held
+        self.send_at_once(net, senders)
+        assert [len(body) for body in receiver.bodies] == [self.SIZE] * 12
+        assert [sender.outcomes for sender in senders] == [[ACCEPTED]] * 12
+        assert account.held - before < 100_000
+
+    def test_nor_do_those_whose_receiver_has_no_credit(self) -> None:
+        net = Net(router_id="A", limits=Limits())
+        old = Older(net)
+        idle = net.client().receiver("idle", accepts=True)
+        receiver = net.client().receiver("a", credit=100, accepts=True)
+        *waiting, sender = self.senders(old, 6)
+        account = net.peer(old.client).attachment.account
+        self.send_at_once(net, waiting, "idle")
+        assert account.held > 5 * self.SIZE  # within its budget, and at its cost
+        self.send_at_once(net, [sender])
+        assert [len(body) for body in receiver.bodies] == [self.SIZE]
+        idle.flow(10)
+        net.pump()
+        assert [len(body) for body in idle.bodies] == [self.SIZE] * 5
+        assert account.held < self.SIZE

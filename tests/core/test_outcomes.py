@@ -4,8 +4,10 @@ from typing import Any
 
 import proton
 import pytest
-from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Received, Receiver, Sender, Sending
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Received, Receiver, Sender, Sending, sender_of
 from proton import symbol
+from test_auto_links import auto_link
+from test_link_routes import link_routes
 
 
 def pair(net: Net, address: str = "a", credit: int = 100) -> tuple[Sender, Receiver]:
@@ -60,10 +62,13 @@ def test_modification_carries_its_fields() -> None:
     assert update.annotations == {symbol("x-opt-note"): "v"}
 
 
-@pytest.mark.parametrize(("code", "data"), [(0x34, [b"txn-1"]), (0x999, [1, "two", symbol("three")])])
-def test_transactional_and_custom_states_carry_their_data(code: int, data: list[object]) -> None:
-    """routing 86"""
-    net = Net()
+CUSTOM = 0x999
+DATA = [1, "two", symbol("three")]
+
+
+def test_custom_states_carry_their_data() -> None:
+    """routing 86; transactions: tests/attacks/test_transaction_past_its_coordinator.py"""
+    net, code, data = Net(), CUSTOM, DATA
     _, sending, received = one(net)
     received.give(code, is_settled=False, data=data)
     net.pump()
@@ -78,11 +83,11 @@ def test_senders_state_reaches_the_receiver() -> None:
     """routing 86: both ways, on a disposition"""
     net = Net()
     _, sending, received = one(net)
-    sending.update(0x34, [b"txn-1"])
+    sending.update(CUSTOM, DATA)
     net.pump()
-    assert received.states == [0x34]
+    assert received.states == [CUSTOM]
     data: Any = received.delivery.remote.data
-    assert data == [b"txn-1"]
+    assert data == DATA
     received.accept()
     net.pump()
     assert sending.outcome == ACCEPTED
@@ -94,12 +99,12 @@ def test_senders_state_on_the_transfer_reaches_the_receiver() -> None:
     net = Net()
     sender, receiver = pair(net)
     sending = sender.send()
-    sending.update(0x34, [b"txn-1"])
+    sending.update(CUSTOM, DATA)
     net.pump()
     received = receiver.complete[0]
-    assert received.delivery.remote_state == 0x34
+    assert received.delivery.remote_state == CUSTOM
     data: Any = received.delivery.remote.data
-    assert data == [b"txn-1"]
+    assert data == DATA
     received.accept()
     net.pump()
     assert sending.outcome == ACCEPTED
@@ -286,3 +291,132 @@ def test_delays_are_counted() -> None:
         net.pump()
     (link,) = [link for link in net.core.links.values() if link.name == sender.link.name]
     assert (link.delayed_1s, link.delayed_10s) == (1, 1)
+
+
+def names(*outcomes: str) -> proton.Array:
+    symbols = [proton.symbol(f"amqp:{outcome}:list") for outcome in outcomes]
+    return proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *symbols)
+
+
+@pytest.mark.parametrize(
+    ("offered", "given", "told"),
+    [
+        (("accepted", "rejected", "released"), "leaves", RELEASED),
+        (("accepted", "rejected", "released"), MODIFIED, RELEASED),
+        (("accepted", "modified"), RELEASED, MODIFIED),
+        (("accepted", "modified"), REJECTED, MODIFIED),
+        (("accepted", "released"), REJECTED, RELEASED),
+        (("accepted",), "leaves", 0),
+        (("accepted",), REJECTED, 0),
+        (("accepted", "rejected", "released", "modified"), "leaves", MODIFIED),
+        (("something",), REJECTED, REJECTED),
+    ],
+)
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_a_sender_is_told_what_its_source_offers(offered: tuple[str, ...], given: Any, told: int, size: int) -> None:
+    """AMQP 1.0 §3.5.3. RabbitMQ 3 ends the session for `modified`. 0: settled with its source's default-outcome."""
+    net = Net()
+    sender = net.client().sender("a", source={"outcomes": names(*offered)})
+    client = net.client()
+    receiver = client.receiver("a", credit=1)
+    net.pump()
+    sending = sender.send(bytes(size))
+    net.pump()
+    if given == "leaves":
+        client.close()
+    else:
+        receiver.complete[0].give(given)
+    net.pump()
+    assert sending.updates[-1].is_settled
+    assert sending.updates[-1].state == told
+    if told == MODIFIED:
+        assert sending.updates[-1].failed == (given != RELEASED)
+        assert sending.updates[-1].undeliverable == (given == REJECTED)
+    net.no_errors()
+
+
+def test_a_broker_is_told_what_its_source_offers() -> None:
+    """The container says so in its answer to the Attach of an auto link, or of a routed one."""
+    net = Net(phases={"q": (0, 1)})
+    auto_link(net, "q", "in")
+    link_routes(net, "r")
+    container = net.client("broker", role="route-container")
+    answer = container._answer_attach
+
+    def offer(link: Any) -> None:
+        link.remote_source.outcomes.put_object(names("accepted", "rejected", "released"))  # it answers with this one
+        answer(link)
+
+    container._answer_attach = offer  # type: ignore[method-assign]
+    net.pump()
+    for address in ("q", "r.1"):
+        client = net.client()
+        client.receiver(address, credit=1)
+        net.pump()
+        sending = sender_of(container).send()
+        net.pump()
+        client.close()
+        net.pump()
+        assert sending.outcome == RELEASED
+    net.no_errors()
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+@pytest.mark.parametrize("state", [ACCEPTED, REJECTED, RELEASED])
+def test_a_sender_that_asks_for_it_settles_first(state: int, size: int) -> None:
+    """rcv-settle-mode second: it has the outcome unsettled, and its credit when it has settled."""
+    net = Net()
+    receiver = net.client().receiver("a", credit=1000)
+    sender = net.client().sender("a", rcv_settle_mode=1)
+    sender.settles_back = False
+    net.pump()
+    for _ in range(3):
+        sending = sender.send(bytes(size))
+        net.pump()
+        credit = sender.credit
+        receiver.received[-1].give(state)
+        net.pump()
+        assert [(update.state, update.is_settled) for update in sending.updates] == [(state, False)]
+        assert sender.credit == credit
+        sending.settle()
+        net.pump()
+        assert sender.credit == credit + 1 == 250
+    net.no_errors()
+
+
+def test_a_sender_that_settles_nothing_gets_no_further_credit() -> None:
+    net = Net(capacity=5)
+    receiver = net.client().receiver("a", credit=1000, accepts=True)
+    sender = net.client().sender("a", rcv_settle_mode=1)
+    sender.settles_back = False
+    net.pump()
+    for _ in range(5):
+        sender.send()
+    net.pump()
+    assert sender.credit == 0
+    for sending in sender.sent:
+        sending.settle()
+    net.pump()
+    assert sender.credit == 5
+    for _ in range(5):
+        sender.send(is_settled=True)
+    net.pump()
+    assert sender.credit == 5
+    assert len(receiver.complete) == 10
+    net.nothing_left()
+
+
+def test_one_that_settles_before_it_has_the_outcome() -> None:
+    net = Net(capacity=5)
+    receiver = net.client().receiver("a", credit=1000)
+    sender = net.client().sender("a", rcv_settle_mode=1)
+    net.pump()
+    for _ in range(3):
+        sending = sender.send()
+        net.pump()
+        sending.settle()
+        net.pump()
+        receiver.received[-1].accept()
+        net.pump()
+    assert sender.credit == 5
+    net.nothing_left()

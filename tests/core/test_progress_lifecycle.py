@@ -86,7 +86,7 @@ class Progressing(Deliveries):
     def the_rejected_are_those_that_stalled(self) -> None:
         if not hasattr(self, "net"):
             return
-        told = [event for event in self.net.audits if event["reason"] == "message_stalled"]
+        told = [event for event in self.net.audits if event["reason"].startswith("message_")]
         assert len(told) == self.net.progress.messages_given_up
         told = [event for event in self.net.audits if event["reason"] == "receiver_stalled"]
         assert len(told) == self.net.progress.receivers_given_up

@@ -112,8 +112,11 @@ def test_a_listener_whose_port_is_taken_stays_an_entity(router: Daemon) -> None:
         taken = {"host": "127.0.0.1", "port": str(router.port())}
         client.create(taken, type=LISTENER_TYPE, name="second")
         router.wait_for_log(rf"SERVER \(error\) Listener error on 127\.0\.0\.1:{router.port()}: ")
-        assert client.read(type=LISTENER_TYPE, name="second")["name"] == "second"
+        assert client.read(type=LISTENER_TYPE, name="second")["listening"] is False
+        assert client.read(type=LISTENER_TYPE, name="plain")["listening"] is True
+        assert "listening" in client.query(LISTENER_TYPE).attribute_names
         client.delete(type=LISTENER_TYPE, name="second")
+        assert client.query(LISTENER_TYPE, ["name", "listening"]).rows == (("plain", True),)
 
 
 def test_a_connector_tells_how_it_is_doing(router: Daemon, daemon: Callable[..., Daemon]) -> None:

@@ -60,7 +60,7 @@ def remembered(kind: "type[Known]", buffer: bytearray, sections: list[bytes]) ->
 
 def try_one(chance: random.Random) -> None:
     """Errors: AssertionError where Python and C differ."""
-    from router.amqp.layout.front import COMPILED, LOOK_CLOSER, PYTHON, SIZE_MASK, USUAL
+    from router.amqp.layout.front import AT_SHIFT, COMPILED, LOOK_CLOSER, PYTHON, SIZE_MASK, USUAL
 
     assert COMPILED is not None, "router/amqp/layout/front.c is not compiled"
     message, known = torn(chance), [torn(chance) for _ in range(3)] + [ANNOTATIONS]
@@ -72,7 +72,7 @@ def try_one(chance: random.Random) -> None:
         found = peeler.peel(len(message))
         rest = bytes(buffer[: found & SIZE_MASK]) if found != LOOK_CLOSER else bytes(buffer)
         seen.append((front, places, found != LOOK_CLOSER and bool(found & USUAL), rest))
-        assert front == LOOK_CLOSER or front >> 4 <= len(message)
+        assert front == LOOK_CLOSER or front >> AT_SHIFT <= len(message)
     assert seen[0] == seen[1], (message, known, seen)
 
 

@@ -37,7 +37,6 @@ connector {{
     port: {port}
     role: edge
     saslMechanisms: ANONYMOUS
-    allowManagement: yes
 }}
 """
 

@@ -10,6 +10,7 @@ from edge_network import TIMEOUT_S, client, edge, interior
 from proton import Delivery, Message
 from router_network import Node, Processes, processes
 
+from router.management.client import ManagementError
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import connect
 
@@ -87,6 +88,11 @@ def test_routers_are_managed_through_others(star: Processes, asked: str, address
     options = ConnectionOptions(host="127.0.0.1", port=star[asked].clients, timeout_s=TIMEOUT_S)
     with connect(options) as manager:
         (row,) = manager.at(address).query("org.apache.qpid.dispatch.router", ["id", "mode"]).rows
+        if (asked, identifier) == ("INT", "E1"):  # what comes by its uplink reads, and changes nothing
+            star.expected_error = "Forbidden"
+            with pytest.raises(ManagementError) as refused:
+                manager.at(address).create({"prefix": "a"}, type="address", name="a")
+            assert refused.value.status == 403
     assert row == (identifier, "interior" if identifier == "INT" else "edge")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from policy import ban_set as bans
+from policy.configuration.schema import load_schema
 from policy.failures import FailureRule
 from policy.hosts import parse_hosts
 from policy.ruleset import compile_ruleset
@@ -20,7 +21,6 @@ from router.control.bans_in_force import SLICE, Bans
 from router.control.reporting import AT_ONCE, INTERVAL_S, Reporting
 from router.effects import Audit, Effect, Log
 from router.management.entities import EntityStore
-from router.management.schema import load_schema
 
 
 class Peer(SimpleNamespace):

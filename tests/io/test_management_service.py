@@ -44,7 +44,7 @@ class Scene:
     def ask(self, number: int, connection_id: int = 1) -> None:
         payload = encode_message(reply_to="r", correlation_id=str(number), application_properties={}, body=None)
         attachment = SimpleNamespace(connection_id=connection_id, is_trunk=False, is_edge=False, is_neighbour=False)
-        link: Any = SimpleNamespace(attachment=attachment, is_over_budget=False, owe=self._owe)
+        link: Any = SimpleNamespace(attachment=attachment, holds=0, owe=self._owe)
         assert self.service.on_message(payload, link)  # its credit returns with the answer
 
     async def replied(self, count: int) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from policy.configuration.schema import load_schema
 from policy.ruleset import assemble_ruleset, compile_ruleset
 from router.control import policy_reader
 from router.control.policy_reader import FolderReader, OvertakenError, ReadFolder, ReadVhost, ReloadError, key_of
 from router.management.config import load_policy_dir
-from router.management.schema import load_schema
 
 POLICY = {"enableVhostPolicy": True}
 LONG = ".".join(["a", "*", "#", "b"] * 60)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from policy.configuration.schema import Schema, load_schema
 from policy.rights import UNRESTRICTED, ManagementRights
 from router.effects import Audit, Effect, Log, Refused
 from router.management.agent import Agent, Request, Requester, Response
@@ -13,7 +14,6 @@ from router.management.entities import EntityStore
 from router.management.node_operations import node_owner
 from router.management.owners import DUMMY, Owner
 from router.management.query import Rows
-from router.management.schema import Schema, load_schema
 
 SCHEMA = load_schema().without(
     *("budget", "shadowPolicy", "shadowDisagreement", "authenticatorStats"),

@@ -11,12 +11,12 @@ from agent_bench import SCHEMA, Bench, bench
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.configuration.schema import load_schema
 from policy.rights import OPERATIONS, UNRESTRICTED, UNSET, ManagementRights, exists, read_rights
 from router.management.host_values import HostValues
 from router.management.journal import MAX_REFUSED_CHARACTERS, MAX_TEXT_CHARACTERS
 from router.management.node_operations import node_owner
 from router.management.requests import NotAllowedError
-from router.management.schema import load_schema
 
 CONFIGURATION = (
     "router {\n id: R\n}\nlistener {\n name: l\n host: 0.0.0.0\n port: 5672\n}\naddress {\n name: a\n prefix: a\n}\n"

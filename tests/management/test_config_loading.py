@@ -9,11 +9,11 @@ from agent_bench import configured
 from config_texts import OLD_BOOK_GROUPS, TEXTS
 from hypothesis import given
 
+from policy.configuration.kinds.router import NETWORK_LIMITS
+from policy.configuration.log_levels import MODULES
+from policy.configuration.schema import load_schema
 from router.linkstate.limits import Limits
 from router.management.config import ConfigError, load_config
-from router.management.kinds.router import NETWORK_LIMITS
-from router.management.logrules import MODULES
-from router.management.schema import load_schema
 from router.network.host import limits_of
 
 PREFIX = "org.apache.qpid.dispatch"
@@ -90,8 +90,12 @@ def test_an_alias_works_with_a_warning_but_not_beside_its_successor() -> None:
             "connector",
             "role='standalone' not allowed to connect to or accept connections from other routers.",
         ),
-        ("edge", "listener", "role='inter-router' only allowed with router mode='interior' for ListenerEntity("),
-        ("edge", "connector", "role='inter-router' only allowed with router mode='interior' for ConnectorEntity("),
+        ("edge", "listener", "role='inter-router' only allowed with router mode='interior' for listener :amqp"),
+        (
+            "edge",
+            "connector",
+            "role='inter-router' only allowed with router mode='interior' for connector 127.0.0.1:amqp",
+        ),
     ],
 )
 def test_inter_router_connections_need_an_interior_router(mode: str, section: str, text: str) -> None:
@@ -104,7 +108,7 @@ def test_inter_router_connections_need_an_interior_router(mode: str, section: st
 def test_an_edge_listener_needs_an_interior_router_and_an_edge_connector_does_not() -> None:
     """management 9; network 100"""
     router = "router {\n mode: edge\n}\n"
-    assert "role='edge' only allowed with router mode='interior' for ListenerEntity(" in refused(
+    assert "role='edge' only allowed with router mode='interior' for listener :amqp" in refused(
         router + listener("role: edge")
     )
     assert configured(router + "connector {\n role: edge\n}\n").of_type("connector")

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.configuration.log_levels import LEVELS, LogSettingError, parse_enable
 from router.management.logrules import (
     ALL_MODULES,
-    LEVELS,
     LogEntry,
     LogRing,
     LogRules,
-    LogSettingError,
     TimeStyle,
-    parse_enable,
     rules_from,
     visible_text,
 )

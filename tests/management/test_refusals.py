@@ -3,10 +3,10 @@
 import pytest
 
 from auth.scram import HASHES, mechanism_names
+from policy.configuration.schema import load_schema
 from policy.files.conf import conf_sections
 from policy.lint import unserved, unserved_mechanisms, without_effect
 from policy.lint.findings import PolicyText
-from router.management.schema import load_schema
 
 
 def found_by(rule: object, text: str) -> list[tuple[str, int]]:

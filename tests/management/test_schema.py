@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.configuration.log_levels import DEFAULT_ATTRIBUTES, MODULES
+from policy.configuration.schema import ValidationError, load_schema
+from policy.configuration.value_texts import MAX_SHOWN_CHARACTERS, shown
 from router.management import manual
 from router.management.docs import DEFAULT_FILE, main, render
-from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
-from router.management.redaction import MAX_SHOWN_CHARACTERS, shown
-from router.management.schema import ValidationError, load_schema
 from router.values import symbol, uint
 
 SCHEMA = load_schema()

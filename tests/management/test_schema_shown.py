@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from agent_bench import SCHEMA, Bench, bench
 
+from policy.configuration.schema import load_schema
 from policy.rights import read_rights
 from router.management.extensions import Extensions
-from router.management.schema import load_schema
 
 PREFIX = "org.apache.qpid.dispatch"
 # As docs/spec/management.md §6 has them. A new attribute or type of ours is marked `extension` in the schema, not

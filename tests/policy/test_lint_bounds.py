@@ -303,7 +303,8 @@ def test_without_a_clock_nothing_is_over() -> None:
 
 
 def test_sections_of_no_file_are_found_at_its_first_line() -> None:
-    found = list(ignored_entity.check(PolicyText(entities=(of({}, type_="policy"),))))
+    section = Section(type="policy", attributes={}, source=SourceLocation())
+    found = list(ignored_entity.check(PolicyText(entities=(section,))))
     assert [(each.file, each.line, each.column) for each in found] == [("", 1, 1)]
     refused = of({"g": {"users": "a", "remoteHosts": "9.9.9.9-1.1.1.1"}})
     found = list(refused_vhost.check(PolicyText(entities=(refused,))))

@@ -17,12 +17,14 @@ from typing import Any, Final, Protocol
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.codec import encode
 from router.amqp.engine import pool
+from router.amqp.engine.attach_fields import AttachWriter, Capabilities
 from router.amqp.engine.ended import EndedSessions
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import (
     GONE,
     Account,
+    ConfirmedWire,
     IncomingWire,
     LinkOwner,
     OutgoingWire,
@@ -365,6 +367,9 @@ class Engine:
             watched.append(session)
             if session.untaken:
                 session.charge_incoming()
+                session.grow()
+            elif session.is_wide:
+                session.narrow()
             backlog = session.charge_outgoing()
             if backlog > CONGESTED_BYTES and not session.is_congested:
                 session.is_congested = True
@@ -571,18 +576,43 @@ class Engine:
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
         if (begun := self.links.get(pointer)) is not None:
+            self._take_rest(begun)
             begun.take_answer()
             self._watch(begun)
             return
         if self.unanswered > MAX_UNANSWERED_DETACHES:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
-        kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
+        kind: type[IncomingWire | OutgoingWire] = OutgoingWire
+        if lib.pn_link_is_receiver(pointer):
+            is_second = lib.pn_link_remote_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
+            kind = ConfirmedWire if is_second else IncomingWire
         wire = kind(self, pointer, self.owner)
+        self._take_rest(wire)
         self.links[pointer] = self.heard[pointer] = wire.session.wires[pointer] = wire
         if isinstance(wire, OutgoingWire):
             self._attach_alone(wire)
         else:
             self.owner.on_attach(wire)
+
+    def _take_rest(self, wire: IncomingWire | OutgoingWire) -> None:
+        """Take of the Attach just admitted what proton does not: capabilities, and which termini are null."""
+        attach, self.intake.guard.attach = self.intake.guard.attach, None
+        if attach is None:
+            return
+        wire.has_source, wire.has_target = "source" in attach.fields, "target" in attach.fields
+        if capabilities := Capabilities(*attach.capabilities):
+            wire.keep_capabilities(capabilities)
+
+    def write_capabilities(self, wire: IncomingWire | OutgoingWire, capabilities: Capabilities) -> None:
+        """Our Attach of the link, which is written next, is to have them."""
+        if not isinstance(self.write, AttachWriter):
+            self.write = AttachWriter(self.write, self.left, self._write_plainly)
+        self.write.expect(wire.name.encode(), capabilities, is_receiver=isinstance(wire, IncomingWire))
+
+    def _write_plainly(self) -> None:
+        """No Attach is to have more than proton writes."""
+        if isinstance(self.write, AttachWriter):
+            self.write = self.write.write
 
     def _attach_alone(self, wire: OutgoingWire) -> None:
         """Tell the owner; it may attach at once."""
@@ -630,6 +660,8 @@ class Engine:
         if link is not None:
             link.link = GONE
             link.free_charges()
+            if isinstance(self.write, AttachWriter):
+                self.write.forget(link.name.encode(), is_receiver=isinstance(link, IncomingWire))
             link.session.wires.pop(pointer, None)
             if link.awaits_detach:
                 self.unanswered -= 1
@@ -702,6 +734,7 @@ class Engine:
         """
         if not self.can_begin:
             raise CannotBegin("the connection is not open")
+        self._write_answers()
         self.intake.guard.promise_session()
         pointer = lib.pn_session(self.connection)
         session = self.sessions[pointer] = Session(self, pointer, owner, is_begun=True)
@@ -719,12 +752,37 @@ class Engine:
     @property
     def channels_left(self) -> int:
         """Sessions that may still be begun, before those that wait to be written."""
+        self._write_answers()
         return self.intake.guard.channels_left
 
     def promise_link(self, session: Session, name: bytes, *, peer_sends: bool) -> None:
         """The peer may answer an Attach of ours with this name on the session. Errors: CannotBegin"""
         assert session.channel is not None
         self.intake.guard.promise_link(session.channel, name, peer_sends=peer_sends)
+
+    def handles_left(self, session: Session) -> int:
+        """Links that may still be attached on a session that the router began."""
+        guard, channel = self.intake.guard, session.channel
+        if channel is None:
+            return 0
+        if guard.handles_left(channel) <= 0:
+            self._write_answers()
+        return guard.handles_left(channel)
+
+    def _write_answers(self) -> None:
+        """Write all answers to Detach and End, which the guard counts until then: what they end is free."""
+        guard = self.intake.guard
+        if not guard.unwritten or self.is_freed:
+            return
+        while not self.is_blocked and (output := self._pulled()):
+            self.write(bytes(output))
+        if not self.is_blocked:
+            guard.written()
+
+    @property
+    def channels(self) -> int:
+        """Sessions that there may be."""
+        return self.intake.guard.channel_max + 1
 
     def adopt(self, wire: IncomingWire | OutgoingWire) -> None:
         """Listen to a link that we attach."""

@@ -10,9 +10,18 @@ from itertools import chain
 from typing import Final, Literal, Protocol, TypeVar
 
 from policy.addressing.address import Address
+from router.amqp.engine.attach_fields import NO_CAPABILITIES, Capabilities
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
-from router.amqp.engine.values import condition_of, put_routed_as, put_terminus, set_condition, terminus_of, text_of
+from router.amqp.engine.values import (
+    condition_of,
+    put_routed_as,
+    put_terminus,
+    set_condition,
+    symbols_of,
+    terminus_of,
+    text_of,
+)
 from router.amqp.guard import CannotBegin
 from router.amqp.terminus import Terminus
 from router.values import Condition, Handle
@@ -23,12 +32,24 @@ RELEASED: Final[int] = lib.PN_RELEASED
 MODIFIED: Final[int] = lib.PN_MODIFIED
 RECEIVED: Final[int] = lib.PN_RECEIVED
 
+_OUTCOMES: Final = {
+    "amqp:accepted:list": ACCEPTED, "amqp:rejected:list": REJECTED, "amqp:released:list": RELEASED,
+    "amqp:modified:list": MODIFIED,
+}  # fmt: skip
+# What a sender is told where its source does not offer an outcome: the first of these that it offers. None: it is
+# settled without one, which is its source's default-outcome. Never accepted.
+_INSTEAD: Final = {REJECTED: (MODIFIED, RELEASED), RELEASED: (MODIFIED,), MODIFIED: (RELEASED,)}
+
 # What the engine holds for one session, one link beside its texts, one delivery.
 SESSION_BYTES: Final = 2 * 1024
 LINK_BYTES: Final = 6 * 1024
 DELIVERY_BYTES: Final = 1024
 # How often the engine copies the texts of an Attach: the peer's termini, our answer's, and the frames of both.
 _COPIES_OF_TEXTS: Final = 4
+# By so much a window grows at once.
+_MORE_BYTES: Final = 1024 * 1024
+# Deliveries that come and are not taken before the window is told again: a window is 512 frames by default.
+_MORE_UNTAKEN: Final = 64
 # By so many bytes the account may be wrong about a session's backlog.
 _STEP_BYTES: Final = 16 * 1024
 
@@ -81,6 +102,7 @@ class Account(Protocol):
 
     def charge(self, size: int, /) -> None: ...
     def wait(self, size: int, /) -> None: ...
+    def may_keep_more(self) -> bool: ...
 
 
 class Unlimited:
@@ -88,6 +110,8 @@ class Unlimited:
 
     def charge(self, size: int, /) -> None: ...
     def wait(self, size: int, /) -> None: ...
+    def may_keep_more(self) -> bool:
+        return True
 
 
 class Holder(Protocol):
@@ -109,6 +133,8 @@ class Holder(Protocol):
     @property
     def can_begin(self) -> bool: ...
     def promise_link(self, session: "Session", name: bytes, /, *, peer_sends: bool) -> None: ...
+    def handles_left(self, session: "Session", /) -> int: ...
+    def write_capabilities(self, wire: "IncomingWire | OutgoingWire", capabilities: Capabilities, /) -> None: ...
     def adopt(self, wire: "IncomingWire | OutgoingWire", /) -> None: ...
     def answer_drain(self, wire: "OutgoingWire", /) -> None: ...
     def attach_alone(self, wire: "OutgoingWire", attach: Callable[[], None], /) -> None: ...
@@ -133,12 +159,16 @@ class Session:
     on_answer     the peer has answered our Begin: links may be attached. Not called once we have closed the session
     is_closing    we have ended it, or shall when it is answered
     wires         its links, by their proton pointer
+    account       pays for what has come and is not taken
+    window        bytes that may come before they are read
+    grows         unless some links take nothing: then more may come for the others
     pointer       proton's session; GONE once that is released
     """
 
     __slots__ = (
-        "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted", "is_ended",
-        "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
+        "account", "awaits_begin", "channel", "engine", "grows", "incoming", "is_closing", "is_congested", "is_counted",
+        "is_ended", "is_watched", "is_wide", "lost", "on_answer", "outgoing", "owner", "pointer", "told", "untaken",
+        "window", "wires",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
@@ -159,7 +189,11 @@ class Session:
         # Charged for what the engine holds of it:
         self.incoming = SESSION_BYTES
         self.outgoing = 0
-        engine.account.charge(SESSION_BYTES)
+        self.account = engine.account
+        self.account.charge(SESSION_BYTES)
+        self.window = 0
+        self.grows = self.is_wide = False
+        self.told = 0, 0  # bytes that had come, and deliveries, when the window was last told while some are not taken
 
     def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
         """Its links. One that is released before its turn comes does not come: the engine's object may be gone."""
@@ -171,7 +205,14 @@ class Session:
         holds = SESSION_BYTES + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
         more, self.incoming = holds - self.incoming, holds
         if more:
-            self.engine.account.charge(more)
+            self.account.charge(more)
+
+    def pay_by(self, account: Account) -> None:
+        """From now on another account pays for what has come and is not taken: its receivers are that one's."""
+        if account is not self.account:
+            self.account.charge(-self.incoming)
+            self.account = account
+            account.charge(self.incoming)
 
     def charge_outgoing(self) -> int:
         """Charge for what the peer has not opened its window for. Returns that, in bytes."""
@@ -195,9 +236,8 @@ class Session:
 
     def free_charges(self) -> None:
         """The session is gone, and what the engine held of it."""
-        account = self.engine.account
-        account.charge(-self.incoming)
-        account.wait(-self.outgoing)
+        self.account.charge(-self.incoming)
+        self.engine.account.wait(-self.outgoing)
         self.incoming = self.outgoing = 0
 
     @property
@@ -215,10 +255,54 @@ class Session:
         """Let come what a message takes until it streams: it would wait for ever where the window is smaller, since the
         session is one of many, or is full of the beginnings of others. What comes is charged.
         """
-        frame = lib.pn_transport_get_max_frame(self.engine.transport)
-        capacity = lib.pn_session_incoming_bytes(self.pointer) + STREAM_AT_BYTES + frame
-        if capacity > lib.pn_session_get_incoming_capacity(self.pointer):
-            lib.pn_session_set_incoming_capacity(self.pointer, capacity)
+        size = STREAM_AT_BYTES + lib.pn_transport_get_max_frame(self.engine.transport)
+        if _incoming(self.pointer) + size > lib.pn_session_get_incoming_capacity(self.pointer):
+            self._let_come(size)
+
+    def limit_window(self, capacity_bytes: int) -> None:
+        """The peer may send so much before it is read, or one frame. It is told with the next flush."""
+        self.window = max(capacity_bytes, lib.pn_transport_get_max_frame(self.engine.transport))
+        lib.pn_session_set_incoming_capacity(self.pointer, self.window)
+
+    def grow(self) -> None:
+        """What some links have credit for and nobody takes may have filled the window: the others are to go on.
+
+        What comes is charged, and no more comes than a part of the account. The peer counts frames, however small, of
+        which it is told a number now and then; proton tells it as messages are taken.
+        """
+        come, untaken = _incoming(self.pointer), self.untaken
+        more, more_untaken = come - self.told[0], untaken - self.told[1]
+        if not self.grows or len(self.wires) < 2 or not (more or more_untaken):
+            return
+        if lib.pn_session_get_incoming_capacity(self.pointer) - come < _MORE_BYTES:
+            if not self.account.may_keep_more():
+                return
+            self._let_come(_MORE_BYTES)
+        elif more >= self.window // 8 or more_untaken >= _MORE_UNTAKEN:
+            self.show_window()
+        elif more >= 0 and more_untaken >= 0:
+            return
+        self.told = come, untaken
+
+    def _let_come(self, size: int) -> None:
+        """So many bytes more than have come, for a time."""
+        self.is_wide = True
+        lib.pn_session_set_incoming_capacity(self.pointer, _incoming(self.pointer) + size)
+
+    def narrow(self) -> None:
+        """Nothing waits any more: the window is the usual one again."""
+        self.is_wide = False
+        lib.pn_session_set_incoming_capacity(self.pointer, self.window)
+
+    @property
+    def has_handles(self) -> bool:
+        """May one more link be attached by the router, for all that the peer said in its Begin?"""
+        return self.engine.handles_left(self) > 0
+
+    @property
+    def is_clear(self) -> bool:
+        """Has it no link, and nothing of any that is gone?"""
+        return not self.wires and not _incoming(self.pointer) and not _backlog(self.pointer)
 
     def show_window(self) -> None:
         """Tell the peer with the next flush how much it may send.
@@ -229,8 +313,7 @@ class Session:
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
         """Send our Begin, mostly as an answer. A capacity below one frame would make proton abort: it becomes one."""
-        frame = lib.pn_transport_get_max_frame(self.engine.transport)
-        lib.pn_session_set_incoming_capacity(self.pointer, max(incoming_capacity_bytes, frame))
+        self.limit_window(incoming_capacity_bytes)
         lib.pn_session_open(self.pointer)
 
     def refuse(self, condition: Condition) -> None:
@@ -284,7 +367,7 @@ class Session:
         address: str | None,
         routed_as: str | None = None,
     ) -> "IncomingWire | OutgoingWire":
-        """Attach a link that goes on where another peer's came, with the termini that this peer wrote.
+        """Attach a link that goes on where another peer's came, with the termini and terms that this peer wrote.
 
         address    instead of that of the terminus that is not the peer's own; None: unchanged
         routed_as  of that terminus, which says one; None: unchanged
@@ -298,6 +381,9 @@ class Session:
         onward.copy_termini(peers)
         _make_real(lib.pn_link_source(onward.link), lib.PN_SOURCE)
         _make_real(lib.pn_link_target(onward.link), lib.PN_TARGET)
+        onward.copy_terms(peers)
+        size = int(lib.pn_link_remote_max_message_size(peers.link))
+        lib.pn_link_set_max_message_size(onward.link, size)
         local = (lib.pn_link_target if isinstance(peers, IncomingWire) else lib.pn_link_source)(onward.link)
         if address is not None:
             lib.pn_terminus_set_address(local, address.encode())
@@ -372,15 +458,37 @@ def _room(transport: Pointer) -> int:
     return min(frame, _MAX_RELAYED_BYTES) - OTHER_FIELDS_BYTES
 
 
+def _has_room_for(transport: Pointer, disposition: Pointer, state: int) -> bool:
+    """Do a state's data fit into one frame for the transport's peer?
+
+    Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
+    """
+    frame = lib.pn_transport_get_remote_max_frame(transport)
+    if not frame or state in (ACCEPTED, RELEASED, RECEIVED):
+        return True
+    if state == REJECTED:
+        condition = lib.pn_disposition_condition(disposition)
+        size = lib.pn_data_encoded_size(lib.pn_condition_info(condition))
+        for text in (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)):
+            size += len(ffi.string(text)) if text != ffi.NULL else 0
+    elif state == MODIFIED:
+        size = lib.pn_data_encoded_size(lib.pn_disposition_annotations(disposition))
+    else:
+        size = lib.pn_data_encoded_size(lib.pn_disposition_data(disposition))
+    return bool(size <= frame - OTHER_FIELDS_BYTES)
+
+
 class _Wire:
     """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
 
+    has_source, has_target  the peer's Attach has one; proton takes one without an address for none
     on_answer  the peer has answered our Attach; where it refuses, the terminus that is its own is None, and its Detach
                follows. Credit is granted from now on. Not called once we have closed the link or its session
     """
 
     __slots__ = (
-        "_source", "_target", "awaits_detach", "core", "engine", "has_left", "is_answered_later", "is_counted", "link",
+        "_source", "_target", "awaits_detach", "capabilities", "core", "engine", "has_left", "has_source",
+        "has_target", "is_answered_later", "is_counted", "link",
         "name", "named", "on_answer", "owner", "session", "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
@@ -401,10 +509,19 @@ class _Wire:
         self.awaits_detach = False  # among engine.unanswered
         self.has_left = False  # our Detach has been said
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
+        self.capabilities = NO_CAPABILITIES  # the peer's
+        self.has_source = self.has_target = False
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
         # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
         self.named: Address | None = None
+
+    def keep_capabilities(self, capabilities: Capabilities) -> None:
+        """The peer has said them in its Attach."""
+        self.capabilities = capabilities
+        more = _COPIES_OF_TEXTS * capabilities.size
+        self.size += more
+        self.engine.account.charge(more)
 
     @property
     def source(self) -> Terminus | None:
@@ -454,11 +571,13 @@ class _Wire:
         self.accept()
 
     def fits(self, engine: Holder, *texts: str) -> bool:
-        """Do the termini that the peer wrote, and these texts, fit into one frame for the peer of another engine?
+        """Do the termini and terms that the peer wrote, and these texts, fit into one frame for another engine's peer?
 
         Attack: that closes the connection on which the frame goes on, and all other links there with it.
         """
-        size = sum(len(text.encode()) for text in texts)
+        size = sum(len(text.encode()) for text in texts) + self.capabilities.size
+        if (properties := lib.pn_link_remote_properties(self.link)) != ffi.NULL:
+            size += max(lib.pn_data_encoded_size(properties), 0)
         for terminus in (lib.pn_link_remote_source(self.link), lib.pn_link_remote_target(self.link)):
             size += _text_size(lib.pn_terminus_get_address(terminus))
             for data in (
@@ -475,6 +594,21 @@ class _Wire:
         lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link))
         lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link))
 
+    def copy_terms(self, other: "_Wire") -> None:
+        """Our settlement modes, properties and capabilities of the link are those that the peer of another said."""
+        link, theirs = self.link, other.link
+        lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(theirs))
+        lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(theirs))
+        if (properties := lib.pn_link_remote_properties(theirs)) != ffi.NULL:
+            lib.pn_data_copy(lib.pn_link_properties(link), properties)
+        if other.capabilities:
+            self.engine.write_capabilities(self, other.capabilities)  # type: ignore[arg-type]
+
+    @property
+    def is_taken(self) -> bool:
+        """Does the peer's answer to our Attach have the terminus that is the peer's own? Else it refuses the link."""
+        return self.has_source if lib.pn_link_is_receiver(self.link) else self.has_target
+
     def accept_as(self, onward: "_Wire", *, address: str | None, max_message_bytes: int = 0) -> None:
         """Answer the Attach with what the peer of another link answered.
 
@@ -482,13 +616,14 @@ class _Wire:
         """
         link = self.link
         self.copy_termini(onward)
+        self.copy_terms(onward)
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
-        if lib.pn_link_is_receiver(link):
-            local = target
-            _make_real(source, lib.PN_SOURCE)
-        else:
-            local = source
+        is_receiver = lib.pn_link_is_receiver(link)
+        local = target if is_receiver else source
+        if onward.is_taken or not is_receiver:
             _make_real(target, lib.PN_TARGET)
+        if onward.is_taken or is_receiver:
+            _make_real(source, lib.PN_SOURCE)
         if address is not None and lib.pn_terminus_get_type(local) != lib.PN_UNSPECIFIED:
             lib.pn_terminus_set_address(local, address.encode())
         theirs = int(lib.pn_link_remote_max_message_size(onward.link))
@@ -600,7 +735,7 @@ class _Wire:
         Without them where they do not fit into one of the peer's frames; a state that is nothing but data is then left.
         """
         remote, local = lib.pn_delivery_remote(origin), lib.pn_delivery_local(delivery)
-        has_room = self._has_room_for(remote, state)
+        has_room = _has_room_for(self.engine.transport, remote, state)
         if state == REJECTED:
             theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
             if has_room and lib.pn_condition_is_set(theirs):
@@ -619,26 +754,11 @@ class _Wire:
             if not has_room:
                 return
             lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+        self.update(delivery, state)
+
+    def update(self, delivery: Handle, state: int) -> None:
+        """Give `delivery` this state, with the data that it has."""
         _update(delivery, state)
-
-    def _has_room_for(self, disposition: Pointer, state: int) -> bool:
-        """Do a state's data fit into one frame for this link's peer?
-
-        Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
-        """
-        frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
-        if not frame or state in (ACCEPTED, RELEASED, RECEIVED):
-            return True
-        if state == REJECTED:
-            condition = lib.pn_disposition_condition(disposition)
-            size = lib.pn_data_encoded_size(lib.pn_condition_info(condition))
-            for text in (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)):
-                size += len(ffi.string(text)) if text != ffi.NULL else 0
-        elif state == MODIFIED:
-            size = lib.pn_data_encoded_size(lib.pn_disposition_annotations(disposition))
-        else:
-            size = lib.pn_data_encoded_size(lib.pn_disposition_data(disposition))
-        return bool(size <= frame - OTHER_FIELDS_BYTES)
 
     @property
     def credit(self) -> int:
@@ -665,6 +785,7 @@ class Taker(Protocol):
     def on_excess(self) -> None: ...
     def on_aborted(self) -> None: ...
     def on_drained(self, credit: int, /) -> None: ...
+    def refuses(self, delivery: Handle, /) -> bool: ...
 
 
 T = TypeVar("T", bound=Taker)
@@ -685,17 +806,86 @@ _HELD: Final = _Held()
 
 
 class _Granting(_Wire):
-    """A link on which the router receives, as far as it grants credit and gives outcomes."""
+    """A link on which the router receives, as far as it grants credit and gives outcomes.
 
-    __slots__ = ()
+    INVARIANT: an outcome is said of a message that has come whole. A sender may take one for a failure that comes while
+    it still sends: Artemis closes the connection, with all links on it.
+
+    unsaid  the message under way and its outcome, which is said when its end has come (`tell_outcome`)
+    """
+
+    __slots__ = ("_offered", "unsaid")
+
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
+        self.unsaid: tuple[Handle, int] | None = None
+        self._offered: frozenset[int] | None = None
+
+    def update(self, delivery: Handle, state: int) -> None:
+        """Give `delivery` this state; an outcome not before the end of the message."""
+        if ACCEPTED <= state <= MODIFIED and _partial(delivery):
+            self.unsaid = delivery, state
+        else:
+            _update(delivery, state)
+
+    def tell_outcome(self) -> None:
+        """The message has come whole, or its link is about to be closed: say its outcome, if it has one already."""
+        if self.unsaid is not None:
+            (delivery, state), self.unsaid = self.unsaid, None
+            _update(delivery, state)
+
+    def told(self, delivery: Handle) -> int:
+        """The state that the peer was given or is about to be, 0 for none."""
+        if self.unsaid is not None and self.unsaid[0] == delivery:
+            return self.unsaid[1]
+        return super().told(delivery)
+
+    def take_answer(self) -> None:
+        self._offered = None
+        super().take_answer()
+
+    @property
+    def offered(self) -> frozenset[int]:
+        """The outcomes that the peer's source offers; where it names none, all."""
+        if self._offered is None:
+            named = symbols_of(lib.pn_terminus_outcomes(lib.pn_link_remote_source(self.link)))
+            known = (_OUTCOMES[name] for name in named if name in _OUTCOMES)
+            self._offered = frozenset(known) or frozenset(_OUTCOMES.values())
+        return self._offered
+
+    def give(self, delivery: Handle, state: int) -> None:
+        """Give an outcome, or what the source offers in its place; the caller settles. Source: AMQP 1.0 §3.5.3.
+
+        modified is with delivery-failed: it may have reached a receiver.
+
+        RabbitMQ 3 ends the session for one that its source does not offer.
+        """
+        chosen = state
+        if state in _INSTEAD and state not in self.offered:
+            chosen = next((other for other in _INSTEAD[state] if other in self.offered), 0)
+        if chosen == MODIFIED:
+            local = lib.pn_delivery_local(delivery)
+            lib.pn_disposition_set_failed(local, state != RELEASED)
+            lib.pn_disposition_set_undeliverable(local, state == REJECTED)
+        if chosen:
+            self.update(delivery, chosen)
+
+    def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
+        if state in _INSTEAD and state not in self.offered:
+            self.give(delivery, state)
+        else:
+            super().relay_state(delivery, origin, state)
 
     def _agree_on_settlement(self) -> None:
-        """Messages are taken settled and unsettled, as the sender likes. Outcomes are the receiver's: `second` is not
-        honoured, since the router settles as soon as the receiver has.
-        """
+        """Messages are taken settled and unsettled, as the sender likes."""
         mode = lib.pn_link_remote_snd_settle_mode(self.link)
         if mode in (lib.PN_SND_SETTLED, lib.PN_SND_UNSETTLED):
             lib.pn_link_set_snd_settle_mode(self.link, mode)
+
+    @property
+    def fills_session(self) -> bool:
+        """Is the session full, so that its other links are held up?"""
+        return len(self.session.wires) > 1 and self.session.is_full
 
     def grant(self, credit: int) -> None:
         lib.pn_link_flow(self.link, credit)
@@ -709,15 +899,7 @@ class _Granting(_Wire):
     def reject(self, delivery: Handle, condition: Condition) -> None:
         """Give the outcome rejected with this error; the caller settles."""
         set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
-        _update(delivery, REJECTED)
-
-    def release(self, delivery: Handle) -> None:
-        _update(delivery, RELEASED)
-
-    def modify(self, delivery: Handle) -> None:
-        """Give modified with delivery-failed: it may have reached somebody."""
-        lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
-        _update(delivery, MODIFIED)
+        self.give(delivery, REJECTED)
 
 
 def _paying(pay: Callable[[int], None], plain: Callable[..., None]) -> Callable[..., None]:
@@ -761,7 +943,6 @@ class IncomingWire(_Granting):
     core: Taker | None
     is_partial = staticmethod(_partial)
     is_aborted = staticmethod(_aborted)
-    update = staticmethod(_update)
     accept_delivery = staticmethod(CHOSEN.accept)
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
@@ -839,6 +1020,7 @@ class IncomingWire(_Granting):
 
     def end_message(self) -> None:
         """The streamed message has been read to its end."""
+        self.tell_outcome()
         _advance(self.link)
         self.end_stream()
 
@@ -914,6 +1096,7 @@ class IncomingWire(_Granting):
         if delivery and _partial(delivery):
             if not _is_settled(delivery) and not self.told(delivery):
                 self.reject(delivery, condition)
+            self.tell_outcome()
             self._throw_away()
 
     def _throw_away(self) -> None:
@@ -929,7 +1112,7 @@ class IncomingWire(_Granting):
     def release_core(self) -> None:
         """The core has let go of the link: later messages are discarded."""
         self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
-        self.is_held = False
+        self.is_held, self.unsaid = False, None
 
     # Incoming messages
 
@@ -961,8 +1144,10 @@ class IncomingWire(_Granting):
             self._on_unusual(delivery, size)
             return
         _advance(self.link)
-        # A state on the transfer itself, of a transaction say. The message may be settled once it is forwarded.
+        # A state on the transfer itself. The message may be settled once it is forwarded.
         has_state = _remote_state(delivery) and not _is_settled(delivery)
+        if _remote_state(delivery) and self.core is not None and self.core.refuses(delivery):
+            return
         self.forward(self.core, self.address, delivery, size if size > 0 else 0)
         if has_state and self.on_updated is not None:
             self.on_updated(delivery)
@@ -993,6 +1178,8 @@ class IncomingWire(_Granting):
         assert self.begin is not None
         if self.pay is not None:
             self.pay(size)
+        if _remote_state(delivery) and self.core is not None and self.core.refuses(delivery):
+            return
         self.begin(self.core, self.address, delivery, size)
 
     def _on_unusual(self, delivery: Pointer, size: int) -> None:
@@ -1041,6 +1228,52 @@ class IncomingWire(_Granting):
         size = int(_recv(self.link, MESSAGE_C, STREAM_AT_BYTES))
         self._count_untaken()
         return max(size, 0)
+
+
+class ConfirmedWire(IncomingWire):
+    """A link whose sender asks for rcv-settle-mode second: a delivery is settled after its sender has settled it.
+
+    Its credit comes back then, not before. Attack: a sender that settles nothing, whose deliveries the engine keeps.
+    """
+
+    __slots__ = ("_concluded", "_withheld")
+
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
+        self._concluded: set[Handle] = set()  # deliveries that have their outcome, and are not settled
+        self._withheld = 0  # credit for as many of them
+
+    def _agree_on_settlement(self) -> None:
+        super()._agree_on_settlement()
+        lib.pn_link_set_rcv_settle_mode(self.link, lib.PN_RCV_SECOND)
+
+    def settle(self, delivery: Handle) -> None:
+        # The answer to the Attach of a routed link says what its container does.
+        is_second = lib.pn_link_rcv_settle_mode(self.link) == lib.PN_RCV_SECOND
+        if is_second and self.told(delivery) and not _is_settled(delivery):
+            self._concluded.add(delivery)
+        else:
+            _settle(delivery)
+
+    def accept_delivery(self, delivery: Handle) -> None:
+        _update(delivery, ACCEPTED)
+        self.settle(delivery)
+
+    def grant(self, credit: int) -> None:
+        more = min(credit, len(self._concluded) - self._withheld)
+        self._withheld += more
+        super().grant(credit - more)
+
+    def on_delivery(self, delivery: Pointer) -> None:
+        if delivery not in self._concluded:
+            super().on_delivery(delivery)
+        elif _is_settled(delivery):
+            self._concluded.discard(delivery)
+            _settle(delivery)
+            if self._withheld:
+                self._withheld -= 1
+                super().grant(1)
+                self.engine.touch()
 
 
 class OutgoingWire(_Wire):
@@ -1133,8 +1366,9 @@ class OutgoingWire(_Wire):
         """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
         return partial(_send_with, self.link)
 
-    def append(self, payload: bytes) -> None:
-        _send(self.link, payload, len(payload))
+    def append(self, payload: bytes, at: int, size: int) -> None:
+        """`size` bytes of `payload`, from `at` on, go on the delivery that has begun."""
+        _send(self.link, ffi.from_buffer(payload) + at if at else payload, size)
 
     def finish(self) -> None:
         _advance(self.link)

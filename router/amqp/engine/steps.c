@@ -109,7 +109,7 @@ static int look(void *events) {
     }
     if (pn.delivery_readable(delivery) && !pn.delivery_partial(delivery) && !pn.delivery_aborted(delivery)) {
       size_t size = pn.delivery_pending(delivery);
-      if (size && size < message_bytes && (!pn.delivery_remote_state(delivery) || pn.delivery_settled(delivery)))
+      if (size && size < message_bytes && !pn.delivery_remote_state(delivery))
         return MESSAGE;
     }
     return TRANSFER;

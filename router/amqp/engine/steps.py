@@ -17,7 +17,7 @@ from router.values import Handle
 # The answers of `first_event` and `next_event`. Those of CONTROL are their proton number, which is positive;
 # any other is passed over.
 NOTHING: Final = 0
-MESSAGE: Final = -1  # a complete message of less than MESSAGE_BYTES, without a state that waits for us
+MESSAGE: Final = -1  # a complete message of less than MESSAGE_BYTES, without a state
 OUTCOME: Final = -2  # the receiver has accepted and settled
 TRANSFER: Final = -3  # any other change of a delivery
 FLOW: Final = -4
@@ -146,7 +146,7 @@ def _of_delivery(event: Pointer) -> int:
         and not _is_partial(delivery)
         and not _is_aborted(delivery)
         and 0 < _pending(delivery) < MESSAGE_BYTES
-        and (not _remote_state(delivery) or _is_settled(delivery))
+        and not _remote_state(delivery)
     )
     return MESSAGE if is_whole else TRANSFER
 

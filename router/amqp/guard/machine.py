@@ -70,7 +70,7 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "begun", "channels", "drain_limit", "highest", "is_open", "max_frame_bytes",
+        "answerable", "attach", "begun", "channels", "drain_limit", "highest", "is_open", "max_frame_bytes",
         "offered_channel_max", "peers_channel_max", "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
@@ -91,6 +91,7 @@ class Guard:
         self.begun = Begun()
         # Of the Flow just admitted, where a receiver drains its link: the delivery-count that its credit is up to.
         self.drain_limit: int | None = None
+        self.attach: Performative | None = None  # just admitted: for the engine, which does not read all of it
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -180,6 +181,13 @@ class Guard:
         """Sessions that may still be begun."""
         return self.channel_max + 1 - self._used_channels - self.unwritten.get(None, 0)
 
+    def handles_left(self, ours: int) -> int:
+        """Links that may still be attached on the session that we began on the channel `ours`."""
+        channel = self.begun.answers.get(ours)
+        if channel is None:
+            return 0
+        return self.answerable[channel] - self._used_handles(channel) - self.unwritten.get(channel, 0)
+
     def _used_handles(self, channel: int) -> int:
         """Handles of ours in use on a session, but for those of links detached and unwritten."""
         return len(self.channels[channel]) + self.begun.awaited_links(channel)
@@ -204,7 +212,7 @@ class Guard:
         channel = self.begun.answers.get(ours)
         if channel is None or self.stage != "running":
             raise CannotBegin("the session is not open")
-        if self._used_handles(channel) + self.unwritten.get(channel, 0) >= self.answerable[channel]:
+        if self.handles_left(ours) <= 0:
             raise CannotBegin("no handle is left")
         self.begun.links[channel].add((name, peer_sends))
 
@@ -317,6 +325,7 @@ class Guard:
             # The answer needs a handle of ours, and they are used up.
             answerable = self.answerable[channel]
             raise Refused(_NOT_ALLOWED, f"attach of more links than the {answerable} that handle-max lets us answer")
+        self.attach = performative
         link = self.tables.add(link_key(channel, handle))
         if not fields["role"]:
             link.flags = IS_SENDER

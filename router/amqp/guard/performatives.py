@@ -43,6 +43,8 @@ _CONSTRUCTORS: Final = {
     _MAP: frozenset((0xC1, 0xD1)),
     _DESCRIBED: frozenset((0x00,)),
 }
+_NULL: Final = b"\x40"
+_OFFERED, _DESIRED = "offered-capabilities", "desired-capabilities"
 _STATE_AND_BEFORE: Final = 5  # fields of a disposition
 # performative -> its fields in order: (name, type, whether it must be there)
 _FIELDS: Final[dict[int, tuple[tuple[str, str, bool], ...]]] = {
@@ -96,6 +98,7 @@ class Performative:
     fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that
     are null or left out are not among them.
     link_name  of an Attach
+    capabilities  of an Attach: offered and desired, each encoded; null where there are none
     """
 
     code: int
@@ -103,6 +106,7 @@ class Performative:
     size_bytes: int
     fields: dict[str, int]
     link_name: bytes = b""
+    capabilities: tuple[bytes, bytes] = (_NULL, _NULL)
 
     def get(self, name: str) -> int | None:
         return self.fields.get(name)
@@ -145,6 +149,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
         _refuse(f"{name} has {count} fields, more than the {len(layout)} that there are")
     fields: dict[str, int] = {}
     link_name = b""
+    capabilities = {_OFFERED: _NULL, _DESIRED: _NULL}
     room = Room(MAX_VALUES)
     for field, kind, _ in layout[:count]:
         if at >= end:
@@ -156,6 +161,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
             fields[field] = _value(frame, at, behind, kind, f"field {field} of {name}")
             if code == ATTACH and field == "name":
                 link_name = bytes(frame[behind - fields[field] : behind])
+            elif code == ATTACH and field in capabilities:
+                capabilities[field] = bytes(frame[at:behind])
         at = behind
     # proton's clients write the content of a state that is no standard one twice; its engine reads nothing behind it.
     # INVARIANT: the engine reads fields as long as there are bytes, whatever their number is said to be.
@@ -166,7 +173,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     for field, _, is_mandatory in layout:
         if is_mandatory and field not in fields:
             raise Refused("amqp:invalid-field", f"{name} lacks its field {field}")
-    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields, link_name=link_name)
+    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields, link_name=link_name,
+                        capabilities=(capabilities[_OFFERED], capabilities[_DESIRED]))  # fmt: skip
 
 
 def _refuse(description: str) -> NoReturn:

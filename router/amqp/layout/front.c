@@ -7,7 +7,8 @@
 
 enum { LOOK_CLOSER = -1 };
 enum { EMPTY_LIST = 0x45, LIST8 = 0xc0, MAP8, LIST32 = 0xd0, MAP32 };
-enum { DEFAULT_PRIORITY = 4, MAX_PRIORITY = 9 };
+enum { DEFAULT_PRIORITY = 4, MAX_PRIORITY = 9, ASKS = 16 };
+enum { REPLY_TO = 4, NULL_VALUE = 0x40 };             /* the place among the properties; a field that is absent */
 enum { FEWEST_BYTES = 8 };                            /* of a message, or of what is left of one, that is looked at */
 enum { MOST_BYTES = 1 << 20 };                        /* as a number of bytes has room in what `peel` returns */
 enum { PLACES = 256, LONGEST = 512 };                 /* of the sections that are known: how many, and of how many bytes */
@@ -60,15 +61,44 @@ static int priority_in(const uint8_t *data, uint32_t end) {
   return data[at + 1] < MAX_PRIORITY ? data[at + 1] : MAX_PRIORITY;
 }
 
-/* Where annotations belong in a message that has none, 16 times, and its priority; LOOK_CLOSER. */
-static int64_t front(const uint8_t *data, uint32_t size) {
+/* How many bytes a value of the properties before the reply-to takes, of at most `room`; 0: it is no usual one. */
+static uint64_t property_size(const uint8_t *at, uint64_t room) {
+  uint8_t kind = at[0] >> 4;
+  uint64_t size = 0;
+  if (kind >= 0x4 && kind <= 0x9) size = 1 + (uint64_t)fixed_width(at[0]);
+  else if (kind == 0xa && room > 1) size = 2 + (uint64_t)at[1];
+  else if (kind == 0xb && room > 4) size = 5 + (uint64_t)be32(at + 1);
+  return size <= room ? size : 0;
+}
+
+/* Has the message a reply-to, in properties that begin at `at` where they are what comes first? Where they are written in
+ * another way than most are, it may. */
+static bool may_ask(const uint8_t *data, uint64_t at, uint32_t size) {
+  if (data[at + 2] != PROPERTIES) return false;
+  uint8_t form = data[at + 3];
+  if (form == EMPTY_LIST) return false;
+  uint64_t value = at + (form == LIST8 ? 6 : 12);
+  if ((form != LIST8 && form != LIST32) || value > size) return true;
+  uint32_t count = form == LIST8 ? data[at + 5] : be32(data + at + 8);
+  if (count <= REPLY_TO) return false;
+  for (int passed = 0; passed < REPLY_TO; passed++) {
+    uint64_t bytes = value < size ? property_size(data + value, size - value) : 0;
+    if (!bytes) return true;
+    value += bytes;
+  }
+  return value >= size || data[value] != NULL_VALUE;
+}
+
+/* Where annotations belong in a message that has none, 32 times; ASKS, where it may have a reply-to; and its priority.
+ * LOOK_CLOSER */
+static int64_t look_ahead(const uint8_t *data, uint32_t size) {
   if (size < FEWEST_BYTES) return LOOK_CLOSER;
   int64_t at = header_end(data, size);
   if (at < 0 || at + 4 > size) return LOOK_CLOSER;
   int priority = priority_in(data, (uint32_t)at);
   const uint8_t *behind = data + at;
   if (priority < 0 || behind[0] || behind[1] != 0x53 || behind[2] < PROPERTIES || behind[2] > FOOTER) return LOOK_CLOSER;
-  return at << 4 | priority;
+  return at << 5 | (may_ask(data, (uint64_t)at, size) ? ASKS : 0) | priority;
 }
 
 /* splitmix64, over eight bytes at a time. The seed is secret, lest a peer chooses sections that all belong in one place. */

@@ -17,6 +17,8 @@ from router.amqp.sections import LOOK_CLOSER as NOT_USUAL
 LOOK_CLOSER: Final = -1
 # What `peel` returns has these parts; as in front.c.
 SIZE_MASK, USUAL, PLACE_SHIFT = (1 << 20) - 1, 1 << 20, 21
+# What `front` returns has these parts; as in front.c.
+PRIORITY_MASK, ASKS, AT_SHIFT = 15, 16, 5
 # Sections that are known, and the longest of them.
 PLACES, LONGEST_BYTES = 256, 512
 
@@ -24,6 +26,7 @@ _HEADER: Final = 0x005370
 _SMALL_ANNOTATIONS, _LARGE_ANNOTATIONS = 0x005372C1, 0x005372D1
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
 _DEFAULT_PRIORITY, _MAX_PRIORITY = 4, 9
+_REPLY_TO, _NULL = 4, 0x40  # its place among the properties; a field that is absent
 _FEWEST_BYTES: Final = 8
 _u32_at = Struct(">I").unpack_from
 
@@ -48,8 +51,8 @@ class Known(Protocol):
 
 class Front(NamedTuple):
     """known  for a buffer
-    front_of  (buffer) → `front`: (bytes) → where annotations belong in the message in the buffer, which has none, << 4,
-              | its priority; LOOK_CLOSER
+    front_of  (buffer) → `front`: (bytes) → where annotations belong in the message in the buffer, which has none,
+              << AT_SHIFT; | ASKS, where it may have a reply-to; | its priority. LOOK_CLOSER
     """
 
     known: type[Known]
@@ -103,7 +106,42 @@ def _front(buffer: bytearray, size: int) -> int:
         return LOOK_CLOSER
     priority = _priority_in(buffer, at)
     is_next = buffer[at] == 0 and buffer[at + 1] == 0x53 and PROPERTIES <= buffer[at + 2] <= FOOTER
-    return at << 4 | priority if priority >= 0 and is_next else LOOK_CLOSER
+    if priority < 0 or not is_next:
+        return LOOK_CLOSER
+    return at << AT_SHIFT | (ASKS if _may_ask(buffer, at, size) else 0) | priority
+
+
+def _property_size(buffer: bytearray, at: int, room: int) -> int:
+    """How many bytes a value of the properties before the reply-to takes, of at most `room`; 0: it is no usual one."""
+    kind, size = buffer[at] >> 4, 0
+    if 0x4 <= kind <= 0x9:
+        size = 1 if kind == 0x4 else 1 + (1 << (kind - 5))
+    elif kind == 0xA and room > 1:
+        size = 2 + buffer[at + 1]
+    elif kind == 0xB and room > 4:
+        size = 5 + int(_u32_at(buffer, at + 1)[0])
+    return size if size <= room else 0
+
+
+def _may_ask(buffer: bytearray, at: int, size: int) -> bool:
+    """Has the message a reply-to, in properties that begin at `at`? Those that are not written as most are may have."""
+    if buffer[at + 2] != PROPERTIES:
+        return False
+    form = buffer[at + 3]
+    if form == _LIST0:
+        return False
+    value = at + (6 if form == _LIST8 else 12)
+    if form not in (_LIST8, _LIST32) or value > size:
+        return True
+    count = buffer[at + 5] if form == _LIST8 else int(_u32_at(buffer, at + 8)[0])
+    if count <= _REPLY_TO:
+        return False
+    for _ in range(_REPLY_TO):
+        width = _property_size(buffer, value, size - value) if value < size else 0
+        if not width:
+            return True
+        value += width
+    return value >= size or buffer[value] != _NULL
 
 
 def annotations_in(buffer: bytearray, size: int) -> tuple[int, int]:
@@ -162,7 +200,7 @@ def _bind() -> Front | None:
         from router.amqp.layout._walk import ffi, lib
     except ImportError:
         return None
-    if not hasattr(lib, "peel"):
+    if not hasattr(lib, "look_ahead"):
         raise ImportError(
             "router.amqp.layout._walk was compiled from older sources: run `make`, or install the router anew"
         )
@@ -180,7 +218,7 @@ def _bind() -> Front | None:
         def remember(self, section: bytes, /) -> int:
             return int(lib.remember(self._known, section, len(section)))
 
-    return Front(CompiledKnown, lambda buffer: partial(lib.front, ffi.from_buffer("uint8_t[]", buffer)))
+    return Front(CompiledKnown, lambda buffer: partial(lib.look_ahead, ffi.from_buffer("uint8_t[]", buffer)))
 
 
 PYTHON: Final = Front(PythonKnown, lambda buffer: partial(_front, buffer))

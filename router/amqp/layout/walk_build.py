@@ -19,7 +19,7 @@ ffibuilder.cdef(
     typedef struct { ...; } known_t;
     known_t *known_new(uint64_t seed);
     void known_free(known_t *known);
-    int64_t front(const uint8_t *data, uint32_t size);
+    int64_t look_ahead(const uint8_t *data, uint32_t size);
     int64_t peel(const known_t *known, uint8_t *data, uint32_t size);
     int remember(known_t *known, const uint8_t *section, uint32_t size);
     """

@@ -25,7 +25,7 @@ from router.core.addresses import LINK_ROUTES, Treatment
 from router.core.budget import NO_LIMITS, Budgets, Limits
 from router.core.progress import Progress
 from router.core.work import Timed, Work
-from router.effects import Audit, Effect, Log
+from router.effects import Audit, ConnectionMembers, Effect, Log, Refused
 from router.linkstate.settings import Settings
 from router.network.host import Host
 
@@ -128,10 +128,18 @@ class Net:
         self.host = Host(
             settings=Settings(router_id=self.core.router_id, instance=instance, **settings),
             network=self.core.network,
-            emit=self.effects.append,
+            emit=self.emit,
             clock=lambda: self.now,
+            facts_of=self._facts_of,
         )
         return self.host
+
+    def emit(self, effect: Effect) -> None:
+        """As the daemon does."""
+        self.gate.folding.record(effect) if isinstance(effect, Refused) else self.effects.append(effect)
+
+    def _facts_of(self, connection_id: int) -> ConnectionMembers:
+        return next(each.router.gate.facts() for each in self.ends if each.router.connection_id == connection_id)
 
     def _set_timer(self, member: Timed, deadline: float | None) -> None:
         self.timers.pop(member, None)

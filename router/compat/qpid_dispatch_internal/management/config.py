@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from policy.configuration.schema import load_schema
 from router.management.config import Configuration, load_config
 from router.management.grammar import parse_config
-from router.management.schema import load_schema
 
 _NAME = "lines.conf"
 

@@ -1,7 +1,7 @@
 """The schema of this router. Source: docs/spec/management.md §7.8, §11."""
 
 import schemas
-from router.management.schema import EntityType, Schema
+from policy.configuration.schema import EntityType, Schema
 
 
 class QdSchema(Schema):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from router.management.schema import Attribute, EntityType, Schema, ValidationError
+from policy.configuration.schema import Attribute, EntityType, Schema, ValidationError
 
 __all__ = [
     "AttributeType",

@@ -1,0 +1,105 @@
+"""Peers who are not known yet and all speak at the same moment: `python -m benchmarks.strangers ATTACK PORT [FOLDER]`.
+
+They connect first, from many addresses of this machine, and say `ready`. When a line comes on standard input, all of
+them speak. `done` and a number follow: how many were answered or refused. Loopback only, bounded in number and time.
+"""
+
+import contextlib
+import selectors
+import socket
+import ssl
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.crowd import raise_file_limit, unverified_context
+from benchmarks.wire import AMQP_HEADER, SASL_HEADER
+
+HELLOS = 1_500
+CHAINS = 400
+SPEAKERS = 2_500
+# So many addresses they come from, so that no limit of one host is what is measured.
+HOSTS = 100
+# How long the answers are waited for.
+PATIENCE_S = 30.0
+
+# What they say: of a TLS handshake the first message, or the last with the client's certificates; a protocol header.
+ATTACKS = ("hellos", "chains", "headers")
+
+
+def main() -> None:
+    attack, port, *folder = sys.argv[1:]
+    raise_file_limit()
+    match attack:
+        case "hellos":
+            said = [(connected, _hello()) for connected in _connected(int(port), HELLOS)]
+        case "chains":
+            said = _last_messages(_connected(int(port), CHAINS), Path(folder[0]))
+        case "headers":
+            headers = (SASL_HEADER, AMQP_HEADER)
+            said = [
+                (connected, headers[number % 2]) for number, connected in enumerate(_connected(int(port), SPEAKERS))
+            ]
+        case _:
+            raise SystemExit(f"no attack {attack}")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for connected, data in said:
+        connected.send(data)
+    print("done", _answered([connected for connected, _ in said]), flush=True)
+
+
+def _connected(port: int, count: int) -> list[socket.socket]:
+    made = []
+    for number in range(count):
+        source = f"127.0.1.{1 + number % HOSTS}"
+        made.append(socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(source, 0)))
+        made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        time.sleep(0.0005)  # they are to be accepted before they speak, not to be refused by the backlog
+    return made
+
+
+def _hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    tls = unverified_context().wrap_bio(ssl.MemoryBIO(), outgoing)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def _last_messages(peers: list[socket.socket], folder: Path) -> list[tuple[socket.socket, bytes]]:
+    """The handshake of each, up to its last message, which is returned."""
+    context = unverified_context()
+    context.load_cert_chain(folder / "chain.pem", folder / "chain.key")
+    said = []
+    for connected in peers:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                connected.sendall(outgoing.read())
+                incoming.write(connected.recv(65536))
+        tls.write(SASL_HEADER)  # which is answered: in TLSv1.3 nothing else tells that the chain was looked at
+        said.append((connected, outgoing.read()))
+    return said
+
+
+def _answered(peers: list[socket.socket]) -> int:
+    """How many get an answer, or are closed, before the time is over."""
+    count, end = 0, time.monotonic() + PATIENCE_S
+    with selectors.DefaultSelector() as waiting:
+        for connected in peers:
+            connected.setblocking(False)
+            waiting.register(connected, selectors.EVENT_READ)
+        while count < len(peers) and time.monotonic() < end:
+            for key, _ in waiting.select(1.0):
+                waiting.unregister(key.fileobj)
+                count += 1
+    return count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""`exchange` and `binding`. Sources: docs/spec/management.md §6.5, §8.7."""
+
+from policy.configuration.kinds.core_kind import SEPARATORS, AllExisting, CountingKind, phase_of, refuse_if, texts
+from policy.configuration.kinds.kind import Attributes, Row
+from policy.configuration.schema import ValidationError
+
+EXCHANGE, BINDING = "exchange", "binding"
+
+
+class ExchangeKind(CountingKind):
+    parts = (BINDING, "exchangeName")
+
+    def attributes(self, given: Attributes, name: str | None, existing: AllExisting) -> dict[str, object]:
+        others = existing[EXCHANGE].rows
+        refuse_if(not name, "exchange requires a unique name")
+        refuse_if(not given.get("address"), "exchange address is mandatory")
+        refuse_if(any(each.get("address") == given["address"] for each in others), "duplicate exchange address")
+        refuse_if(any(each.get("name") == name for each in others), "duplicate exchange name")
+        method = given.get("matchMethod", "amqp")
+        refuse_if(method not in ("amqp", "mqtt"), "Exchange matchMethod must be either 'amqp' or 'mqtt'")
+        alternate = phase_of(given, "alternatePhase") if "alternateAddress" in given else None
+        return {
+            **texts(given, "address", "alternateAddress"),
+            "phase": phase_of(given, "phase"),
+            "alternatePhase": alternate,
+            "matchMethod": str(method),
+        }
+
+
+class BindingKind(CountingKind):
+    def selector(self, properties: Row) -> tuple[str, object]:
+        try:
+            return super().selector(properties)
+        except ValidationError:
+            raise ValidationError("No binding name or identity provided") from None
+
+    def attributes(self, given: Attributes, name: str | None, existing: AllExisting) -> dict[str, object]:
+        others = existing[BINDING].rows
+        refuse_if(not given.get("exchangeName"), "Binding configuration requires an exchange")
+        is_known = any(each.get("name") == given["exchangeName"] for each in existing[EXCHANGE].rows)
+        refuse_if(not is_known, "Named exchange does not exist")
+        refuse_if(not given.get("nextHopAddress"), "No next hop specified")
+        key = given.get("bindingKey", "#")
+        refuse_if(not isinstance(key, str) or not key.strip(SEPARATORS), "The binding key pattern is invalid")
+        phase = phase_of(given, "nextHopPhase")
+        is_taken = name is not None and any(each.get("name") == name for each in others)
+        refuse_if(is_taken, "Duplicate next hop name")
+        made = {**texts(given, "exchangeName", "nextHopAddress"), "bindingKey": str(key), "nextHopPhase": phase}
+        is_double = any(all(each.get(column) == value for column, value in made.items()) for each in others)
+        refuse_if(is_double, "Next hop for key already exists")
+        return made

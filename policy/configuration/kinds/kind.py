@@ -1,0 +1,164 @@
+"""The base of all kinds of entities, and what they share. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Final
+
+from policy.configuration.references import (
+    PROFILE,
+    Named,
+    authenticator_name_problem,
+    profile_problem,
+    session_problem,
+)
+from policy.configuration.schema import EntityType, ValidationError
+from policy.configuration.unique_names import RuleError
+
+Attributes = Mapping[str, object]
+Row = Mapping[str, object]  # of a table that management shows
+
+
+class Kind:
+    """One entity type beyond its schema: its identities, its checks, its place in the views of requests.
+
+    A type of which the schema says everything is a plain Kind. Everything is pure; effects are an Owner's.
+    """
+
+    # An entity of the file takes effect by other ways than its creation: read before, or with others as a whole.
+    is_passive_in_file: ClassVar[bool] = False
+    # The warning for an entity in the file; None: there is none.
+    deprecation: ClassVar[str | None] = None
+    # No request sees the entities.
+    is_hidden: ClassVar[bool] = False
+    # Both views show the one entity, under two identities.
+    is_in_both_views: ClassVar[bool] = False
+    # Operations that the core answers 403.
+    forbidden: ClassVar[frozenset[str]] = frozenset()
+    # The body of a refused QUERY.
+    refused_query: ClassVar[Mapping[str, object]] = {}
+
+    def __init__(self, name: str) -> None:
+        """name  the short name of the type"""
+        self.name: Final = name
+
+    # Configured entities
+
+    def ignored(self, attributes: Attributes) -> str | None:
+        """The warning with which an entity of the file is left out (§1.4); None: it is not left out."""
+        return None
+
+    def implied(self, given: Attributes) -> dict[str, object]:
+        """The attributes that the file gives, and those that follow from them."""
+        return dict(given)
+
+    def completed(self, attributes: dict[str, object]) -> dict[str, object]:
+        """The validated attributes with the defaults that depend on others."""
+        return attributes
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        """The agent-side identity of an entity with validated attributes.
+
+        number  how many entities of the type came before it
+        Errors  ValidationError where a part of the identity is missing
+        """
+        return f"{self.name}/{number}"
+
+    def check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        """Check values as the schema cannot. Errors: RuleError."""
+
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        """What is wrong with the names that a validated entity of the file has of others, and of ports."""
+        return iter(())
+
+    def role_problem(self, title: str, attributes: Attributes, mode: str) -> str | None:
+        """Why a router of this mode can have no entity of this role; None: it can.
+
+        title  what the text calls the entity
+        """
+        return None
+
+    def host_groups(self, attributes: Attributes) -> Iterator[str]:
+        """The names of the groups in the entity that have the right `host`."""
+        return iter(())
+
+    # Views
+
+    def may_have(self, attribute: str, value: str) -> bool:
+        """May a live entity have this `name` or `identity`? Rows are made only where one may."""
+        return value.startswith(f"{self.name}/")
+
+    def agent_row(self, attributes: dict[str, object], live: Row) -> dict[str, object]:
+        """A configured entity in the agent's view.
+
+        attributes  with the live values of the same names merged into them
+        """
+        return attributes
+
+    def core_row(self, entity_type: EntityType, configured: Row, live: Row) -> Row:
+        """The one entity of a type in both views, in the core's view."""
+        return {**configured, **live}
+
+    # Requests to the core
+
+    def selector(self, properties: Row) -> tuple[str, object]:
+        """The column and the value by which a request selects an entity. Errors: ValidationError."""
+        for column in ("identity", "name"):
+            if (value := properties.get(column)) is not None:
+                return column, value
+        raise ValidationError("No name or identity provided")
+
+    def wanted(
+        self, entity_type: EntityType, find: Callable[[], Row], body: object
+    ) -> tuple[Row, dict[str, object]] | None:
+        """The live entity that an UPDATE is about, and the changes that it wants; None: there is no such UPDATE.
+
+        find    gives the selected entity. Errors: ManagementError, ValidationError
+        Errors  the same. The rights of the requester are checked elsewhere, before and after
+        """
+        return None
+
+
+class NamedKind(Kind):
+    """Entities that others refer to by their name."""
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        if not attributes.get("name"):
+            raise ValidationError(
+                f"{entity_type.long_name}: Missing required attribute 'name': others refer to it by name"
+            )
+        return f"{self.name}/{attributes['name']}"
+
+
+class PluginKind(NamedKind):
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        user = f"{self.name} {attributes['name']}"
+        yield from profile_faults(user, attributes, named)
+        if (text := session_problem(attributes.get("maxSessionSeconds"))) is not None:
+            yield misconfigured(f"{self.name} '{attributes['name']}': {text}", "maxSessionSeconds")
+
+
+class AuthenticatorKind(NamedKind):
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        name = str(attributes["name"])
+        if (text := authenticator_name_problem(name)) is not None:
+            yield misconfigured(text, "name")
+        if (text := session_problem(attributes.get("maxSessionSeconds"))) is not None:
+            yield misconfigured(f"authenticator '{name}': {text}", "maxSessionSeconds")
+
+
+class MissingProfileError(RuleError):
+    """An sslProfile that no section defines."""
+
+    def __init__(self, text: str, attribute: str, profile: str) -> None:
+        super().__init__(text, attribute, kind="Configuration")
+        self.profile = profile
+
+
+def profile_faults(user: str, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+    name = str(attributes.get("sslProfile") or "")
+    if name and (text := profile_problem(user, name, named.names[PROFILE])) is not None:
+        yield MissingProfileError(text, "sslProfile", name)
+
+
+def misconfigured(text: str, attribute: str | None) -> RuleError:
+    """A value that start-up reports as an error of the configuration."""
+    return RuleError(text, attribute, kind="Configuration")

@@ -1,0 +1,86 @@
+"""What the entities of a configuration name: ports, sslProfiles, authenticators, plugins. Pure.
+
+Each function returns why a name cannot be used, None where it can. The start asks with the names that the file has,
+management with those of the running router.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from policy.configuration.schema import MAX_QUOTED_CHARACTERS
+
+AUTHENTICATORS: Final = (
+    *("fileAuthenticator", "ldapAuthenticator", "tokenAuthenticator", "sasldbAuthenticator"),
+    *("saslauthdAuthenticator", "kerberosAuthenticator"),
+)
+PLUGIN: Final = "authServicePlugin"
+PROFILE: Final = "sslProfile"
+# The names of the SASL configuration's own verifiers.
+_DEFAULT: Final = "saslConfig"
+RESERVED_AUTHENTICATORS: Final = (_DEFAULT, f"{_DEFAULT}.keytab")
+MAX_PORT: Final = 65535
+# The services of AMQP, which a host without a list of services has as well.
+WELL_KNOWN_SERVICES: Final[Mapping[str, int]] = {"amqp": 5672, "amqps": 5671}
+MAX_SESSION_SECONDS: Final = 2**31 - 1
+
+IsService = Callable[[str], bool]
+"""Has this host a service of that name?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What the sections of a configuration may name.
+
+    names       short type name -> the names of its sections
+    is_service  has the host a service of that name?
+    """
+
+    names: Mapping[str, Collection[str]]
+    is_service: IsService
+
+    @property
+    def authenticators(self) -> frozenset[str]:
+        return frozenset(name for each in AUTHENTICATORS for name in self.names[each])
+
+
+def port_problem(user: str, port: str, least: int, is_service: IsService) -> str | None:
+    """user  how the error calls the entity, such as `listener 0.0.0.0:amqp`"""
+    if port.isascii() and port.isdigit():
+        # The resolver would take a greater number modulo 65536 and open a port that nobody has asked for.
+        is_port = len(port) <= len(str(MAX_PORT)) and least <= int(port) <= MAX_PORT
+    else:
+        is_port = is_service(port)
+    if is_port:
+        return None
+    wanted = f"a number from {least} to {MAX_PORT}, or the name of a service"
+    return f"{user}: '{port[:MAX_QUOTED_CHARACTERS]}' is no port: {wanted}"
+
+
+def profile_problem(user: str, name: str, known: Collection[str]) -> str | None:
+    if name in known:
+        return None
+    return f"{user}: no sslProfile named '{name}' (known: {', '.join(sorted(known)) or 'none is defined'})"
+
+
+def authenticator_problem(written: str, known: Collection[str]) -> str | None:
+    """written  a listener's `authenticators`"""
+    unknown = [name for name in written.split() if name not in known]
+    if not unknown:
+        return None
+    defined = ", ".join(sorted(known)) or "none is defined"
+    return f"no authenticator named '{unknown[0]}' (known: {defined})"
+
+
+def authenticator_name_problem(name: str) -> str | None:
+    if name in RESERVED_AUTHENTICATORS or name.split() != [name]:
+        return f"authenticator '{name}': expected a name without blanks, other than {_DEFAULT}"
+    return None
+
+
+def session_problem(written: object) -> str | None:
+    """written  an entity's maxSessionSeconds"""
+    seconds = int(str(written or 0))
+    if 0 <= seconds <= MAX_SESSION_SECONDS:
+        return None
+    return f"maxSessionSeconds: '{seconds}': expected 0 (without end) to {MAX_SESSION_SECONDS}"

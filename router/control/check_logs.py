@@ -1,0 +1,42 @@
+"""What of the lines before a start `qdrouterd --check` shows: warnings and errors, each once, and no file is made."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from router.control.logs import LogFileError, Logs
+from router.effects import LogLevel
+from router.management.host_values import STREAMS
+from router.management.logrules import LogRules, visible_text
+
+_SHOWN: Final = ("warning", "error", "critical")
+
+
+class CheckLogs(Logs):
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def use(self, rules: LogRules) -> None:
+        """Could the files of the log be opened? Errors: LogFileError."""
+        for name in rules.sinks() - STREAMS:
+            if (reason := _why_not_writable(name)) is not None:
+                raise LogFileError(name, reason)
+
+    def _write(self, module: str, level: LogLevel, text: str, *, is_forced: bool = False) -> None:
+        line = f"{'warning' if level == 'warning' else 'error'}: {visible_text(text)}"
+        if level in _SHOWN and line not in self._said:
+            self._said.add(line)
+            print(line, file=sys.stderr)
+
+
+def _why_not_writable(name: str) -> str | None:
+    path = Path(name)
+    if path.is_dir():
+        return "Is a directory"
+    if path.exists():
+        return None if os.access(path, os.W_OK) else "Permission denied"
+    if not path.absolute().parent.is_dir():
+        return "No such file or directory"
+    return None if os.access(path.absolute().parent, os.W_OK | os.X_OK) else "Permission denied"

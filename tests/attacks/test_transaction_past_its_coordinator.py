@@ -1,0 +1,205 @@
+"""Attack: messages and outcomes of a transaction on links that do not lead to the container of its coordinator. They
+were delivered, or settled, before the commit, and a rollback took nothing back: who relies on transactions loses or
+doubles messages, and nobody is told.
+"""
+
+from typing import Any
+
+import pytest
+from memory_net import ACCEPTED, MODIFIED, REJECTED, Client, Fleet, Net, Sender
+from memory_net.containers import receiver_of, sender_of
+from memory_net.ends import encoded
+from proton import Terminus
+
+from policy.addressing.patterns import configured_tokens
+from router.connection.auto_links import Place
+from router.connection.link_routes import LinkRoute, key_of
+
+TRANSACTIONAL = 0x34
+UNKNOWN = "amqp:transaction:unknown-id"
+IN_TRANSACTION = [b"txn-1"]
+
+
+def route(net: Net, prefix: str, container: str) -> None:
+    for direction in ("send", "receive"):
+        tokens = configured_tokens(prefix, None)
+        net.surroundings.link_routes.add(
+            LinkRoute(
+                name=f"{prefix}-{direction}",
+                pattern="/".join(tokens),
+                key=key_of(tokens, prefix, is_in=direction == "send"),
+                direction=direction,
+                place=Place(kind="container", text=container),
+            )
+        )
+
+
+def coordinator(client: Client) -> Any:
+    sender = client.sender(None, target={"type": Terminus.COORDINATOR})
+    client.net.pump()
+    return sender
+
+
+def house() -> Net:
+    """Queues of the container `broker`, which has a coordinator, and those of another."""
+    net = Net()
+    for prefix, container in (("queue", "broker"), ("$coordinator", "broker"), ("other", "second")):
+        route(net, prefix, container)
+    for name in ("broker", "second"):
+        net.client(name, role="route-container")
+    net.pump()
+    return net
+
+
+def send(net: Net, client: Client, address: str | None, *, is_settled: bool = False, size: int = 1) -> Any:
+    sender = client.sender(address)
+    net.pump()
+    send_on(net, sender, is_settled=is_settled, size=size)
+    return sender
+
+
+def send_on(net: Net, sender: Sender, *, is_settled: bool = False, size: int = 1) -> None:
+    sending = sender.start()
+    sending.update(TRANSACTIONAL, IN_TRANSACTION)
+    sender.append(_message(size))
+    if is_settled:
+        sending.settle()
+    else:
+        sender.finish()
+    net.pump()
+
+
+def _message(size: int) -> bytes:
+    return encoded(bytes(size), address="a")
+
+
+@pytest.mark.parametrize("address", ["a", None])
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_no_message_of_a_transaction_is_delivered_before_its_commit(address: str | None, size: int) -> None:
+    net = house()
+    receiver = net.client().receiver("a", credit=10, accepts=True)
+    client = net.client()
+    coordinator(client)
+    sender = send(net, client, address, size=size)
+    assert receiver.bodies == []
+    assert sender.outcomes == [REJECTED]
+    assert sender.sent[0].updates[0].condition.name == UNKNOWN
+    sender.send(b"without one", address="a")
+    net.pump()
+    assert receiver.bodies == [b"without one"]
+    net.no_errors()
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_nor_is_a_settled_one_whose_sender_is_told_by_the_end_of_the_link(size: int) -> None:
+    net = house()
+    receiver = net.client().receiver("a", credit=10, accepts=True)
+    sender = send(net, net.client(), "a", is_settled=True, size=size)
+    assert receiver.bodies == []
+    assert sender.refusal.name == UNKNOWN
+    net.no_errors()
+
+
+def test_no_message_is_drawn_into_a_transaction_later() -> None:
+    net = house()
+    receiver = net.client().receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    sending = sender.send(b"m")
+    net.pump()
+    sending.update(TRANSACTIONAL, IN_TRANSACTION)
+    net.pump()
+    assert receiver.complete[0].states == []
+    assert sender.refusal.name == UNKNOWN
+    net.no_errors()
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize("distribution", ["balanced", "multicast"])
+def test_no_message_is_settled_in_a_transaction(distribution: str, is_settled: bool) -> None:
+    """The receiver's link ends, and the sender learns that the message may have been seen."""
+    net = Net({"a": distribution})
+    receivers = [net.client().receiver("a", credit=10) for _ in range(2 if distribution == "multicast" else 1)]
+    sender = net.client().sender("a")
+    net.pump()
+    sender.send(b"m")
+    net.pump()
+    receivers[0].complete[0].give(TRANSACTIONAL, is_settled=is_settled, data=IN_TRANSACTION)
+    net.pump()
+    assert receivers[0].refusal.name == UNKNOWN
+    for other in receivers[1:]:
+        other.complete[0].accept()
+    net.pump()
+    assert sender.outcomes == [MODIFIED if len(receivers) == 1 else ACCEPTED]
+    net.no_errors()
+    net.nothing_left()
+
+
+def test_a_container_has_the_transactions_of_its_own_coordinator() -> None:
+    net = house()
+    client = net.client()
+    coordinator(client)
+    sender = client.sender("queue.x")
+    net.pump()
+    came = receiver_of(net.clients[0])
+    came.accepts = False
+    send_on(net, sender)
+    assert [each.delivery.remote_state for each in came.complete] == [TRANSACTIONAL]
+    receiver = client.receiver("queue.x", credit=1)
+    net.pump()
+    sending = sender_of(net.clients[0]).send(b"from the queue")
+    net.pump()
+    receiver.complete[0].give(TRANSACTIONAL, is_settled=False, data=IN_TRANSACTION)
+    net.pump()
+    assert [update.state for update in sending.updates] == [TRANSACTIONAL]
+    assert not sender.is_detached
+    net.no_errors()
+
+
+def test_another_container_has_not() -> None:
+    """Nor has a client without a coordinator the transactions of those that share the container with it."""
+    net = house()
+    client = net.client()
+    coordinator(client)
+    assert send(net, client, "other.x").outcomes == [REJECTED]
+    stranger = net.client()
+    assert send(net, stranger, "queue.x").outcomes == [REJECTED]
+    receiver = stranger.receiver("queue.x", credit=1)
+    net.pump()
+    sender_of(net.clients[0]).send(b"from the queue")
+    net.pump()
+    receiver.complete[0].give(TRANSACTIONAL, is_settled=False, data=IN_TRANSACTION)
+    net.pump()
+    assert receiver.refusal.name == UNKNOWN
+    assert all(not each.complete for each in net.clients[0].attached_by_router if hasattr(each, "complete"))
+    net.no_errors()
+
+
+def test_what_another_router_lets_pass_costs_the_message_and_no_link() -> None:
+    """As one of 1.20 does."""
+    fleet = Fleet("A", "B")
+    fleet.connect("A", "B")
+    fleet.settle()
+    receiver = fleet["B"].client().receiver("a", credit=10)
+    fleet.tick(3)
+    client = fleet["A"].client()
+    sender = client.sender("a")
+    fleet.pump()
+    link = next(iter(Net.peer(client).attachment.in_links))
+    type(link).may_transact = property(lambda _link: True)  # type: ignore[assignment,method-assign]
+    try:
+        sending = sender.start()
+        sending.update(TRANSACTIONAL, IN_TRANSACTION)
+        sender.append(_message(1))
+        sender.finish()
+        fleet.pump()
+    finally:
+        del type(link).may_transact
+    sender.send(b"without one")
+    fleet.pump()
+    received = receiver.complete[-1]
+    received.give(TRANSACTIONAL, data=IN_TRANSACTION)
+    fleet.pump()
+    assert receiver.refusal.name == UNKNOWN
+    assert sender.outcomes[1] == MODIFIED
+    fleet.no_errors()
