@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import account, chains, connections, messages, queries, routes, services, strangers, streams
+from benchmarks.cases import (
+    account,
+    chains,
+    connections,
+    messages,
+    queries,
+    routes,
+    services,
+    strangers,
+    streams,
+    websockets,
+)
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -40,6 +51,7 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "fan-out": services.fan_out,
         "strangers": strangers.strangers,
         "account": account.account,
+        "websocket": websockets.websocket,
     }
 )
 CASES: Mapping[str, Case] = MappingProxyType({**DEFAULT, **MORE})

@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -51,12 +52,13 @@ from router.control.reporting import Reporting
 from router.control.requesters import Requesters
 from router.control.revoked_certificates import RevokedCertificates
 from router.control.router import Router
-from router.control.router_entity import router_owner
+from router.control.router_entity import router_rows
 from router.control.sasl_plugins import SaslPlugins
 from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
+from router.control.web_sites import WebSites
 from router.core.budget import BUDGET_KINDS, Budgets, Limits
 from router.core.shedding import shed
 from router.core.treatments import AddressBook
@@ -72,7 +74,8 @@ from router.management.entities import EntityStore
 from router.management.host_values import HostValues
 from router.management.logrules import TimeStyle, rules_from
 from router.management.node_operations import node_owner
-from router.management.owners import DUMMY
+from router.management.owners import DUMMY, Owner
+from router.management.query import Rows
 from router.management.requests import ManagementError
 
 if TYPE_CHECKING:
@@ -125,6 +128,7 @@ class Application:
         self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
         self.network: Host | None = None  # of an interior router
+        self.sites: WebSites | None = None  # None: they are not put together yet
 
     # Effects
 
@@ -135,6 +139,8 @@ class Application:
             return
         match effect:
             case Audit(event=event, time_s=time_s):
+                if self.sites is not None:
+                    self.sites.on_event(event)
                 if self.audit is not None:
                     self.audit.record(event, time_s)
             case Refused():
@@ -215,13 +221,13 @@ class Application:
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
-        listener_type, extensions = self.schema.types["listener"], store.extensions
-        self.listeners = Listeners(
-            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service,
-            show_listening=lambda: extensions.note(listener_type, {"listening": False}),
-        )  # fmt: skip
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
+        rows = router_rows(router, self.attributes, self.audit)
+        extra = partial(_beside_the_row, self.bans, self.vhosts)
+        sites = self.sites = WebSites(router, rows, extra, emit, is_auth_service=self._is_service)
+        show = partial(store.extensions.note, self.schema.types["listener"], {"listening": False})
+        self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit, show_listening=show)
         self.reporting = Reporting(router.gate, router.clock())
         router.on_second += [self.bans.on_second, self.reporting.on_second]
         # Every owner of entities there is.
@@ -230,7 +236,7 @@ class Application:
                 self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
             ),
             node_rows_owner(self.network, router.clock, router.wall_clock),
-            router_owner(router, self.attributes, self.audit),
+            Owner(type="router", rows=Rows(rows)),
             *log_owners(self.logs, router),
             profiles.owner,
             plugins.owner,
@@ -385,6 +391,11 @@ class Application:
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
+
+
+def _beside_the_row(bans: Bans, vhosts: Vhosts) -> Mapping[str, int]:
+    """The numbers of /metrics that are not in the router entity."""
+    return {"bans": bans.count, **vhosts.in_force()}
 
 
 def made_listeners(application: Application) -> list[tuple[Mapping[str, object], Listener]]:

@@ -28,7 +28,6 @@ from auth.tls import (
     server_context,
 )
 from auth.verifiers.password_sources import resolve_configured
-from auth.verifiers.sasl_config import demands_certificate
 from policy.configuration.references import token_problem
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
 from policy.files.regular import MAX_OTHER_BYTES, read_regular
@@ -202,11 +201,10 @@ class TlsFiles:
         self._made: Made | None = None
 
     @classmethod
-    def of_listener(
-        cls, source: ProfileSource, *, sasl_mechanisms: str | None, trusted_file: str | None = None
-    ) -> "TlsFiles":
-        """trusted_file  the authorities of clients, in the place of the profile's"""
-        demand = demands_certificate(sasl_mechanisms)
+    def of_listener(cls, source: ProfileSource, *, demand: bool, trusted_file: str | None = None) -> "TlsFiles":
+        """demand        a certificate of clients
+        trusted_file  the authorities of clients, in the place of the profile's
+        """
 
         def make(profile: TlsProfile) -> ssl.SSLContext:
             if trusted_file and demand:
