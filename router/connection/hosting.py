@@ -13,7 +13,7 @@ from router.admission.connection_gate import Direction
 from router.amqp.engine import CannotBegin, Session
 from router.amqp.terminus import Condition
 from router.connection.auto_links import Place
-from router.connection.lanes import MAX_BROKER_LANES, MAX_LANES, Lanes
+from router.connection.lanes import CHANNELS_LEFT, MAX_BROKER_LANES, MAX_LANES, Lanes
 from router.connection.link_routes import Limiting, LinkRoute, Onward
 from router.connection.peer_links import PeerLinks
 from router.connection.route_patterns import may_route_links, may_serve
@@ -138,8 +138,10 @@ class Hosting:
 
     def _all_lanes(self) -> Lanes:
         if self._lanes is None:
-            most = MAX_LANES if self.attachment.is_neighbour else MAX_BROKER_LANES
-            self._lanes = Lanes(self._peers.engine, self._begin_own, self._go_on, most=most)
+            engine, most, left = self._peers.engine, MAX_LANES, CHANNELS_LEFT
+            if not self.attachment.is_neighbour:
+                most, left = MAX_BROKER_LANES, min(left, engine.channels // 4)  # some brokers permit few
+            self._lanes = Lanes(engine, self._begin_own, self._go_on, most=most, channels_left=left)
         return self._lanes
 
     def _begin_own(self) -> Session:
