@@ -49,7 +49,7 @@ def test_the_router_goes_on(name: str, size: int, router: RunningRouter) -> None
         say_in_turn(router, sender, SESSION, SENDER, whole)
         if is_long:
             sender.wait_for(wire.CLOSE)
-        else:
+        elif name != "transactional":  # which is refused on a link that leads to no coordinator
             receiver.wait_for(wire.TRANSFER)
         say_in_turn(router, streaming, SESSION, SENDER, begun, given)
         if is_long and name == "transactional":
