@@ -559,6 +559,7 @@ def _beginning(out: OutLink, first: bytes, whole: bytes) -> Beginning:
     if first is whole:
         return Beginning(out, b"", 0)
     common = len(whole) - _OWN_BYTES
-    if common > 0 and first.endswith(whole[_OWN_BYTES:]):
+    # What looks at a message as it leaves is given the whole of it.
+    if common > 0 and out.on_sending is None and first.endswith(whole[_OWN_BYTES:]):
         return Beginning(out, first[:-common], _OWN_BYTES)
     return Beginning(out, first, len(whole))
