@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policy.addressing.address import Address, Unclear
-from policy.addressing.lists import Verdict
-from policy.addressing.text import is_reserved
+from policy.addressing.lists import Verdict, is_reserved
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.granted import TARGET_KEY as GRANTED_TARGET_KEY

@@ -6,16 +6,46 @@ Lists are compared with texts; `Permission` says what that means for an address,
 Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from policy.addressing.address import Address
 from policy.addressing.patterns import PatternTree, normal_form, split_tokens
-from policy.addressing.text import may_stand_for_user, normalise, without_authority
+from policy.addressing.text import RANDOM_NAME, normalise, without_authority
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
+
+
+# What the addresses of routers begin with, as far as a separator follows.
+_ROUTERS: Final = ("_local", "_topo", "_edge")
+_ROUTERS_SIGNS: Final = ("$", "_$")
+_DYNAMIC_NAME: Final = re.compile(rf"temp\.{RANDOM_NAME}")
+
+
+def is_reserved(name: str) -> bool:
+    """Would an address that is a user's name, or begins with it, mean something to the router?
+
+    Attack: a user called `$management`, where everybody has the addresses `${user}` and `${user}/#`.
+    """
+    return any(_is_routers(text) for text in (name, normalise(name)))
+
+
+def _is_routers(text: str) -> bool:
+    if text.startswith(_ROUTERS_SIGNS) or _DYNAMIC_NAME.fullmatch(text) is not None:
+        return True
+    return bool(text) and any(text.startswith(f"{each}/") or f"{each}/".startswith(text) for each in _ROUTERS)
+
+
+def may_stand_for_user(head: str, name: str) -> bool:
+    """May a user's name be put behind `head` in an item of a list? The addresses of routers are written out there."""
+    if is_reserved(name):
+        return False
+    if head.startswith((*_ROUTERS_SIGNS, *(f"{each}/" for each in _ROUTERS))):
+        return "/" not in name
+    return not head or not _is_routers(head + name)
 
 
 class AddressMatcher(Protocol):

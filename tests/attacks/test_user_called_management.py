@@ -9,7 +9,7 @@ from memory_net import Net, Vhosts
 
 from auth.identity import Identity
 from policy.addressing.address import Address, resolve
-from policy.addressing.lists import Permission, compile_literals, compile_patterns
+from policy.addressing.lists import AddressRules, Permission, compile_literals, compile_patterns
 from router.admission.connection_gate import ConnectionGate
 
 NAMES = ["$management", "$", "_", "_$", "_lo", "_local", "_topo", "_edge", "_topo/0", "_edge/QDR", "_local/$management"]
@@ -29,7 +29,7 @@ MORE = ["QDR/$management", "0/QDR/$management", "local/$management", "topo/0/QDR
 
 @pytest.mark.parametrize("name", NAMES + MORE)
 def test_no_name_makes_an_address_of_the_router(name: str) -> None:
-    lists = [compile_literals([item]) for item in LITERALS + BEHIND_ROUTERS]
+    lists: list[AddressRules] = [compile_literals([item]) for item in LITERALS + BEHIND_ROUTERS]
     lists += [compile_patterns([item]) for item in PATTERNS]
     for text in ROUTERS:
         address = resolve(text, router_id="QDR")

@@ -43,9 +43,9 @@ def manage(net: Net, network: str | None = None) -> None:
     def requester_of(connection_id: int, *, is_direct: bool) -> Requester:
         return Requester(connection_id=connection_id, rights=UNRESTRICTED, is_direct=is_direct)
 
-    def reply_address(link: InLink, text: str) -> Address | None:
+    def reply_address(link: InLink, reply_to: str) -> Address | None:
         peer = peer_of(link.attachment.connection_id)
-        address = peer.names.resolve(text) if peer is not None else None
+        address = peer.names.resolve(reply_to) if peer is not None else None
         return address if isinstance(address, Address) else None
 
     if network is not None:
