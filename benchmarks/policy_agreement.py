@@ -13,6 +13,7 @@ Sources: docs/spec/policy-and-auth.md §2, §3; docs/spec/routing.md §3.
 import argparse
 import ipaddress
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -29,7 +30,7 @@ from policy.ruleset import PolicyError, compile_ruleset
 
 REQUESTS_PER_POLICY = 50
 LINKS_PER_CONNECTION = 5
-USERS = ("anna", "ben", "a.b", "*", "#", "${user}", "a,b", "a/", ".x", "")
+USERS = ("anna", "ben", "a.b", "*", "#", "${user}", "a,b", "a/", ".x", "", "$management", "_topo")
 HOSTS = ("10.0.0.1", "10.0.0.9", "10.0.0.255", "::ffff:10.0.0.5", "::1", "2001:db8::7")
 VHOSTS = ("h", "shop.example", "a.b.example", "x", "y.h", "")
 WORDS = ("a", "b", "q", "anna", "*", "#", "")
@@ -181,6 +182,17 @@ def matches_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
     return bool(words) and pattern[0] in ("*", words[0]) and matches_words(pattern[1:], words[1:])
 
 
+def is_routers(name: str) -> bool:
+    """docs/policy.md, Names of users: may no user be called so?"""
+    for text in (name, read(name)):
+        if text[:1] == "$" or text[:2] == "_$" or re.fullmatch(r"temp\.[A-Za-z0-9+_]{15}", text):
+            return True
+        for word in ("_local/", "_topo/", "_edge/"):
+            if text and (text[: len(word)] == word or word[: len(text)] == text):
+                return True
+    return False
+
+
 def matches_pattern(item: str, user: str, address: str) -> bool:
     if "${user}" not in item:
         # Separators alone match nothing.
@@ -275,6 +287,8 @@ def naive_connection(
     vhost = naive_vhost(names, facts.requested_vhost, has_patterns)
     if vhost is None:
         return "no_vhost", {}, {}
+    if is_routers(user):
+        return "reserved_user_name", {}, {}
     groups = vhost["groups"]
     # A user whose name is `*` is named by nobody.
     listed = [group for group in groups.values() if user not in ("", "*") and user in names_in(group.get("users", ()))]

@@ -19,7 +19,7 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 _SASL_INIT, _SASL_CHALLENGE, _SASL_RESPONSE, _SASL_OUTCOME = 0x41, 0x42, 0x43, 0x44
-_OPEN, _BEGIN, _ATTACH, _FLOW, _DISPOSITION, DETACH, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x15, 0x16, 0x18
+_OPEN, _BEGIN, ATTACH, FLOW, TRANSFER, _DISPOSITION, DETACH, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x18
 _ACCEPTED, _SOURCE, _TARGET = 0x24, 0x28, 0x29
 
 
@@ -44,7 +44,7 @@ def login(*, user: str, password: str, hostname: str, source: str | None = None)
     if source is not None:
         terminus = Described(ulong(_SOURCE), [source])
         parts.append(_frame(0, _BEGIN, None, uint(0), uint(100), uint(100)))
-        parts.append(_frame(0, _ATTACH, "receiver", uint(0), True, None, None, terminus, Described(ulong(_TARGET), [])))
+        parts.append(_frame(0, ATTACH, "receiver", uint(0), True, None, None, terminus, Described(ulong(_TARGET), [])))
     return b"".join(parts)
 
 
@@ -118,7 +118,7 @@ class Admission:
     """Reads until the peer has answered the whole login."""
 
     def __init__(self, *, has_link: bool) -> None:
-        self._wanted = _ATTACH if has_link else _OPEN
+        self._wanted = ATTACH if has_link else _OPEN
         self._input = bytearray()
 
     def receive(self, data: bytes) -> bool:
@@ -192,20 +192,27 @@ def session() -> bytes:
     return _frame(0, _BEGIN, None, uint(0), window, window)
 
 
+def presettled(number: int, body: bytes) -> bytes:
+    """A message on handle 0 that is settled already."""
+    frame = _frame(0, TRANSFER, uint(0), uint(number), number.to_bytes(4, "big"), uint(0), True)
+    section = b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
+    return (len(frame) + len(section)).to_bytes(4, "big") + frame[4:] + section
+
+
 def receiver(address: str, handle: int) -> bytes:
     source, target = Described(ulong(_SOURCE), [address]), Described(ulong(_TARGET), [])
-    return _frame(0, _ATTACH, f"r{handle}", uint(handle), True, None, None, source, target)
+    return _frame(0, ATTACH, f"r{handle}", uint(handle), True, None, None, source, target)
 
 
 def sender(address: str | None, handle: int) -> bytes:
     """address  None: an anonymous one"""
     source, target = Described(ulong(_SOURCE), []), Described(ulong(_TARGET), [address])
-    return _frame(0, _ATTACH, f"s{handle}", uint(handle), False, None, None, source, target, None, None, uint(0))
+    return _frame(0, ATTACH, f"s{handle}", uint(handle), False, None, None, source, target, None, None, uint(0))
 
 
 def credit(handle: int, count: int) -> bytes:
     window = uint(2**31 - 1)
-    return _frame(0, _FLOW, uint(0), window, uint(0), window, uint(handle), uint(0), uint(count))
+    return _frame(0, FLOW, uint(0), window, uint(0), window, uint(handle), uint(0), uint(count))
 
 
 def accepted(first: int, last: int) -> bytes:
@@ -225,6 +232,6 @@ def until_attached(connected: socket.socket, links: int, kept: bytearray) -> lis
         for frame in frames(kept, data):
             if frame.code in (CLOSE, DETACH):
                 raise RefusedError("the peer refused the connection or a link")
-            links -= frame.code == _ATTACH
+            links -= frame.code == ATTACH
             seen.append(frame)
     return seen

@@ -9,6 +9,7 @@ from typing import Final
 
 from policy.addressing.address import Address, Unclear
 from policy.addressing.lists import Verdict
+from policy.addressing.text import is_reserved
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.granted import TARGET_KEY as GRANTED_TARGET_KEY
@@ -39,6 +40,7 @@ WAYPOINT_CAPABILITY_PREFIX: Final = "qd.waypoint"
 FALLBACK_CAPABILITY: Final = "qd.fallback"
 # No attribute opens it, so none is named.
 OWNERSHIP: Final = "only the connection that made a dynamic address receives from it"
+RESERVED: Final = "a user's name is none that addresses of the router begin with"
 OWN_TARGET: Final = "a connection may send to the dynamic addresses it made"
 
 
@@ -84,6 +86,9 @@ def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) ->
         if vhost is None:
             rule = Rule(item=f"defaultVhost: {ruleset.default_vhost}")
             return ConnectionDecision(decision=_deny(Reason.NO_VHOST, rule))
+        if is_reserved(user):
+            decision = _deny(Reason.RESERVED_USER_NAME, Rule(vhost=vhost.name, item=RESERVED))
+            return ConnectionDecision(decision=decision, vhost=vhost.name)
         group = vhost.group_of(user, facts.groups)
         if group is None:
             rule = vhost.rule("allowUnknownUser", "false")

@@ -12,6 +12,7 @@ class Reason(StrEnum):
     ROUTER_CONNECTION_LIMIT = "router_connection_limit"
     NO_VHOST = "no_vhost"
     UNKNOWN_USER = "unknown_user"
+    RESERVED_USER_NAME = "reserved_user_name"
     GROUP_NOT_VALID = "group_not_valid"
     ROUTER_ID_NOT_ALLOWED = "router_id_not_allowed"
     HOST_NOT_ALLOWED = "host_not_allowed"

@@ -178,6 +178,10 @@ class UsageLedger:
             **self.vhost_denials(name),
         }
 
+    def vhost_connections(self, name: str) -> int:
+        """How many connections a vhost has. Raises KeyError for a vhost that never was."""
+        return self._vhosts[name].current
+
     def vhost_denials(self, name: str) -> dict[str, int]:
         """The denials on a vhost's connections. Costs nothing per connection, unlike all of `vhost_stats`.
 

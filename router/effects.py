@@ -20,6 +20,7 @@ RouterReason = Literal[
     "descriptor_limit", "too_many_handshakes", "preauth_buffer_exceeded", "handshake_timeout", "handshake_aborted",
     "not_tls", "encryption_required", "authentication_required", "unexpected_header",
     "tls_handshake_failed", "tls_records", "tls_configuration",
+    "http_malformed", "websocket_malformed", "websocket_refused", "origin_refused",
     "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable", "too_many_guesses",
     "malformed_frame", "idle_timeout", "internal_error",
     "credentials_revoked", "credentials_expired", "certificate_expired", "certificate_revoked", "connection_too_old",

@@ -64,8 +64,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.amqp.layout": ("router.amqp", *ROUTER_VOCABULARY),
     "router.amqp.engine": ("router.amqp", "router.amqp.guard", *ROUTER_VOCABULARY),
     "router.admission": ("policy", "auth.identity", *ROUTER_VOCABULARY),
+    "router.web": ROUTER_VOCABULARY,
     "router.connection": (
         *("auth", "policy.replies", "policy.router_ids", "router.admission", "router.core", "router.edge"),
+        "router.web",
         *("router.amqp", "router.amqp.engine", "router.amqp.layout", *ROUTER_VOCABULARY),
     ),
     "router.audit": ("schemas", *ROUTER_VOCABULARY),
@@ -85,6 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
         *("router.connection", "router.audit", "router.management", "router.io", "router.network", "router.edge"),
+        "router.web",
         *ROUTER_VOCABULARY,
     ),
     "router.io": (
@@ -123,6 +126,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "cproton_ffi": ("router.amqp.engine.library",),
     "cffi": ("router.amqp.engine.steps_build", "router.amqp.guard.frames_build", "router.amqp.layout.walk_build"),
     "uvloop": ("router.io",),
+    "h11": ("router.web.requests", "router.web.layer"),
+    "wsproto": ("router.web.websocket",),
+    "prometheus_client": ("router.web.exposition",),
     "rich": ("policy.cli", "router.tools", "spark"),
     "pyspark": ("spark",),
     "pyarrow": ("spark",),
@@ -136,6 +142,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 }
 # Where the import name is not the distribution's.
 DISTRIBUTIONS = {
+    "prometheus_client": "prometheus-client",
     "jsonschema_rs": "jsonschema-rs",
     "jwt": "pyjwt",
     "proton": "python-qpid-proton",
@@ -146,9 +153,10 @@ DISTRIBUTIONS = {
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.linkstate", "router.admission"),
-    *("router.audit.event", "router.network", "router.edge"),
+    *("router.audit.event", "router.network", "router.edge", "router.web"),
 )
 NOT_PURE = (
+    "router.web.static_files",
     *("policy.cli", "policy.files.regular", "policy.editor.documents", "policy.editor.projects"),
     *("policy.editor.checking", "policy.editor.worker", "policy.editor.analyst", "policy.editor.session"),
     *("policy.editor.messages", "policy.editor.server"),
@@ -349,6 +357,7 @@ LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
     "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
+    "router.amqp.engine.links._Wire": "what a peer says of a link, and what it is told, share its proton object",
     "router.core.core.Core": "what enters and leaves the router passes here: addresses, links and totals agree",
     "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
     "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",

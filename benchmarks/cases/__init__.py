@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import chains, connections, messages, queries, routes, services, strangers, streams
+from benchmarks.cases import (
+    account,
+    chains,
+    connections,
+    messages,
+    queries,
+    routes,
+    services,
+    strangers,
+    streams,
+    websockets,
+)
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -39,6 +50,8 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "telemetry": services.telemetry,
         "fan-out": services.fan_out,
         "strangers": strangers.strangers,
+        "account": account.account,
+        "websocket": websockets.websocket,
     }
 )
 CASES: Mapping[str, Case] = MappingProxyType({**DEFAULT, **MORE})

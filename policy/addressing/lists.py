@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from policy.addressing.address import Address
 from policy.addressing.patterns import PatternTree, normal_form, split_tokens
-from policy.addressing.text import normalise, without_authority
+from policy.addressing.text import may_stand_for_user, normalise, without_authority
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
@@ -140,6 +140,8 @@ class LiteralRules:
         exact: dict[str, str] = {}
         prefixes: list[tuple[str, str]] = []
         for rule in self.user_items:
+            if not may_stand_for_user(rule.head, user):
+                continue
             if not rule.is_prefix:
                 exact[f"{rule.head}{user}{rule.rest}"] = rule.item
             # `${user}*` would let a peer without a name have everything, and `inbox.${user}*` everybody's inbox.
@@ -266,7 +268,7 @@ class PatternRules:
     aliases: tuple[Alias, ...] = ()
 
     def bind(self, user: str) -> AddressMatcher:
-        return _BoundPatterns(self, user)
+        return _BoundPatterns(self, user if may_stand_for_user("", user) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,7 @@ class _BoundPatterns:
             tokens = tokens_after(address[len(user) :])
             if tokens is not None and (item := rules.after_user.find(tokens)) is not None:
                 return item
-        if rules.before_user is not None and address.endswith(user):
+        if rules.before_user is not None and address.endswith(user) and may_stand_for_user(address[: -len(user)], user):
             tokens = tokens_before(address[: -len(user)])
             if tokens is not None:
                 return rules.before_user.find(tokens)

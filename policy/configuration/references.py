@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policy.configuration.schema import MAX_QUOTED_CHARACTERS
+from policy.configuration.unique_names import RuleError
 
 AUTHENTICATORS: Final = (
     *("fileAuthenticator", "ldapAuthenticator", "tokenAuthenticator", "sasldbAuthenticator"),
@@ -20,6 +21,8 @@ PROFILE: Final = "sslProfile"
 _DEFAULT: Final = "saslConfig"
 RESERVED_AUTHENTICATORS: Final = (_DEFAULT, f"{_DEFAULT}.keytab")
 MAX_PORT: Final = 65535
+# Each service of a plugin is tried in turn while a client waits.
+MAX_PLACES: Final = 8
 # The services of AMQP, which a host without a list of services has as well.
 WELL_KNOWN_SERVICES: Final[Mapping[str, int]] = {"amqp": 5672, "amqps": 5671}
 MAX_SESSION_SECONDS: Final = 2**31 - 1
@@ -76,6 +79,38 @@ def authenticator_name_problem(name: str) -> str | None:
     if name in RESERVED_AUTHENTICATORS or name.split() != [name]:
         return f"authenticator '{name}': expected a name without blanks, other than {_DEFAULT}"
     return None
+
+
+def service_places(name: str, text: str, port: str, is_service: IsService) -> list[tuple[str, str]]:
+    """Host and port of each service in a list such as `auth1, auth2:5671, [::1]:5672`. Errors: RuleError."""
+
+    def refused(why: str, attribute: str = "host") -> RuleError:
+        return RuleError(f"{PLUGIN} '{name}': {why}", attribute, kind="Configuration")
+
+    places = []
+    for item in text.replace(",", " ").split():
+        host, _, given = item.rpartition(":")
+        if not host or (not host.endswith("]") and ":" in host):  # no port, or an IPv6 address without brackets
+            host, given = item, ""
+        if host.startswith("[") != host.endswith("]"):
+            host = ""
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or any(each in host for each in "[]/@"):
+            raise refused(f"'{item}': expected host, host:port or [address]:port")
+        if (problem := port_problem(f"{PLUGIN} '{name}'", given or port, 1, is_service)) is not None:
+            raise RuleError(problem, "host" if given else "port", kind="Configuration")
+        places.append((host, given or port))
+    if not places:
+        raise refused("expected the host of the service")
+    if len(places) > MAX_PLACES:
+        raise refused(f"{len(places)} services, at most {MAX_PLACES} are tried")
+    return places
+
+
+def token_problem(written: str) -> str | None:
+    """written  a connector's saslToken; another form would have the token in the configuration"""
+    form, _, name = written.partition(":")
+    return None if form in ("file", "env") and name else "saslToken: expected file:PATH or env:VARIABLE"
 
 
 def session_problem(written: object) -> str | None:

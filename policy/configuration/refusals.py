@@ -1,14 +1,11 @@
 """What the schema lets a configuration file say and the router refuses at its start.
 
-What this version cannot do, so that nobody believes it is done; and empty values that would be less than was meant.
-Pure. Source: docs/spec/management.md §1.1, §1.4.
+Empty values, which would be less than was meant. Pure. Source: docs/spec/management.md §1.1, §1.4.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-_NOT_BUILT: Final = "not supported by this version of the router"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +20,6 @@ class Refusal:
     attribute: str = ""
 
 
-# Type -> attribute -> why an entity cannot be served in which it is on.
-UNSERVED_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
-    "listener": {
-        "http": f"http listeners are {_NOT_BUILT}: take the section out",
-        "httpRootDir": f"http listeners are {_NOT_BUILT}: take the section out",
-    },
-}
 # Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:
 # a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
 _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
@@ -40,20 +30,12 @@ _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def is_unserved(type_: str, attribute: str) -> bool:
-    """Is it refused because this version cannot serve it?"""
-    return attribute in UNSERVED_ATTRIBUTES.get(type_, {})
-
-
 def refusal(type_: str, attributes: Mapping[str, object]) -> Refusal | None:
     """Why an entity of the file is refused; None: it is not.
 
     type_       short name
     attributes  validated, by canonical name
     """
-    for attribute, reason in UNSERVED_ATTRIBUTES.get(type_, {}).items():
-        if attributes.get(attribute):
-            return Refusal(reason=reason, attribute=attribute)
     for attribute in sorted(_NEVER_EMPTY.get(type_, ())):
         if attributes.get(attribute) == "":
             text = f"{type_}: '{attribute}' is empty: give it a value, or take the line out"

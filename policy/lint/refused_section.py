@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from policy.configuration.kinds.kind import MissingProfileError
-from policy.configuration.refusals import is_unserved
 from policy.configuration.schema import MAX_SUGGESTED_FOR_CHARACTERS, ChoiceError, UnknownNameError
 from policy.configuration.validation import Fault
 from policy.lint import refused_vhost
@@ -24,7 +23,7 @@ _ELSEWHERE = (UnknownNameError, MissingProfileError)
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for fault in policy.validation.faults:
-        if isinstance(fault.error, _ELSEWHERE) or is_unserved(fault.section, fault.attribute):
+        if isinstance(fault.error, _ELSEWHERE):
             continue
         if fault.section == "vhost" and any(refused_vhost.check(policy)):
             continue

@@ -23,7 +23,10 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     for section in policy.sections("autoLink", "linkRoute"):
         name = section.text("connection")
         if not name:
-            if section.text("containerId") and not containers:
+            if not section.text("containerId"):
+                text = "it names neither a connection nor a containerId, and is never attached"
+                yield section.finding(ID, Level.WARNING, text)
+            elif not containers:
                 text = f"no listener and no connector has the role {CONTAINER_ROLE}: no container can connect"
                 yield section.finding(ID, Level.WARNING, text, "containerId", About(confidence=Confidence.LIKELY))
             continue

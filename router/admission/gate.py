@@ -23,6 +23,7 @@ from router.admission.denials import Denied, Recorder, accept_denied, connector_
 from router.admission.entrance import Entrance
 from router.admission.folding import Folding
 from router.admission.guessing import Guesses, nobody_guesses
+from router.admission.logins import LoginCounts, count_nothing
 from router.admission.party import Party
 from router.admission.refusals import CONNECTION_REFUSED, MOVED, Refusal
 from router.effects import (
@@ -38,7 +39,9 @@ from router.effects import (
 )
 
 # Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
-_COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.HOST_NOT_ALLOWED})
+_COUNTED_AS_FAILURES: Final = frozenset(
+    {Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.RESERVED_USER_NAME, Reason.HOST_NOT_ALLOWED}
+)
 
 
 class KnownAddresses(Protocol):
@@ -81,6 +84,7 @@ class Gate:
         self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
+        self.count_login: LoginCounts = count_nothing
         self.began_at = 0.0
         self.occasion: Occasion = "policy_change"
         self.ended: Counter[str] = Counter()  # connections, sessions, links that were denied in this epoch
@@ -131,12 +135,22 @@ class Gate:
         self.recorder.record(denied, connection)
         return False
 
+    def take_in(self, connection: "Admission") -> bool:
+        """Judge and count an accepted connection that was not counted at accept. Returns whether it may stay."""
+        connection.has_place = self.accept(
+            connection_id=connection.connection_id,
+            remote_host=connection.remote_host,
+            connection_name=connection.connection_name,
+            listener=connection.listener,
+        )
+        return connection.has_place
+
 
 class Admission(Party):
     """May one connection be, and by which settings.
 
     shadow     the candidate policy as the connection meets it; None where none is asked
-    addresses  None before the Open was admitted
+    addresses  None before the Open was admitted. has_place  it counts against maxConnections
     refusal    set when the connection is decided again and denied: its owner closes it then
     """
 
@@ -149,6 +163,7 @@ class Admission(Party):
         "_redecided_in",
         "addresses",
         "gate",
+        "has_place",
         "is_accepted",
         "is_governed",
         "open_receivers",
@@ -168,13 +183,15 @@ class Admission(Party):
         listener: str,
         is_governed: bool,
         is_accepted: bool = True,
+        is_counted: bool = True,
     ) -> None:
-        """is_accepted  false for connections the router itself makes: they never counted against maxConnections."""
+        """is_accepted  false for connections the router makes: they have no place, nor have those not counted so far"""
         super().__init__(
             connection_id=connection_id, connection_name=connection_name, remote_host=remote_host, listener=listener
         )
         self.gate = gate
         self.is_accepted = is_accepted
+        self.has_place = is_accepted and is_counted
         self.is_governed = is_governed
         self.shadow: ConnectionShadow | None = None
         self.addresses: KnownAddresses | None = None
@@ -395,7 +412,8 @@ class Admission(Party):
         settings = self.settings
         if not self.is_accepted:
             return
-        ledger.count_accept_closed()
+        if self.has_place:
+            ledger.count_accept_closed()
         if settings is None or not settings.is_of_vhost:
             return
         self._uncount()

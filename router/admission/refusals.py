@@ -101,6 +101,7 @@ def rule_members(rule: Rule | None) -> RuleMembers | None:
 OPEN_TEXTS: Final = {
     Reason.NO_VHOST: "No policy defined for vhost",
     Reason.UNKNOWN_USER: "User is not in a user group and unknown users are denied",
+    Reason.RESERVED_USER_NAME: "User name is reserved for addresses of the router",
     Reason.GROUP_NOT_VALID: "User group is not valid at this time",
     Reason.HOST_NOT_ALLOWED: "User is not allowed to connect from this network host",
     Reason.VHOST_CONNECTION_LIMIT: "Connection denied by application connection limit",

@@ -4,7 +4,7 @@ Everything before the Open is bounded in bytes and in time; every failure is log
 Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from auth.credentials import Answer
@@ -14,6 +14,7 @@ from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Order, Reject
 from auth.tls import Elsewhere, NotTls, TlsFailure, TlsProfileError, UnusableProfile
 from router.admission.connection_gate import ConnectionGate
 from router.admission.handshakes import ENGINE_BYTES, TLS_BYTES
+from router.admission.logins import Result
 from router.amqp import headers
 from router.amqp.buffers import MAX_OPEN_BYTES
 from router.amqp.headers import Protocol
@@ -235,7 +236,7 @@ class Connection(Relaying):
                     self._give_up = verify(request, host, self._begins_verification, self._on_verified)
             case Authenticated(identity=identity):
                 self._identity = self.tenure.identity = identity
-                self._pace.succeed()
+                self._pace.succeed(identity.mechanism)
                 self._await_header()
             case Rejected(condition=condition, description=description, mechanism=mechanism):
                 # Not authenticated: the audit event has the name that the peer claimed.
@@ -243,6 +244,7 @@ class Connection(Relaying):
                 reason = _reason_of(effect)
                 if reason == "sasl_failed":
                     self._pace.fail()
+                self._pace.conclude(mechanism, _RESULTS.get(reason, "refused"))
                 self.fail(Condition(name=condition, description=description), reason)
 
     def _begins_verification(self) -> bool:
@@ -366,6 +368,12 @@ class Connection(Relaying):
             self._break_off()
         self._count_handshake()
         self.gate.gate.breakoffs.record(self.audit_stage, self.facts())
+
+
+_RESULTS: Final[Mapping[RouterReason, Result]] = {
+    "verifier_unavailable": "unavailable",
+    "too_many_guesses": "unavailable",
+}
 
 
 def _reason_of(rejected: Rejected) -> RouterReason:

@@ -13,7 +13,7 @@ from router.admission.connection_gate import Direction
 from router.amqp.engine import CannotBegin, Session
 from router.amqp.terminus import Condition
 from router.connection.auto_links import Place
-from router.connection.lanes import MAX_BROKER_LANES, MAX_LANES, Lanes
+from router.connection.lanes import CHANNELS_LEFT, MAX_BROKER_LANES, MAX_LANES, Lanes
 from router.connection.link_routes import Limiting, LinkRoute, Onward
 from router.connection.peer_links import PeerLinks
 from router.connection.route_patterns import may_route_links, may_serve
@@ -24,6 +24,10 @@ from router.core.attachments import Attachment
 MAX_UNANSWERED: Final = 4096
 # It is logged so often that a peer takes no more links. Attack: a client that attaches and attaches.
 FULL_LOGGED_S: Final = 60
+
+# What a link route that a peer makes for itself takes beside its texts, and how often these are there.
+ROUTE_BYTES: Final = 4 * 1024
+ROUTE_COPIES: Final = 4
 
 
 class _Waiting(NamedTuple):
@@ -44,6 +48,11 @@ class OwnRoute:
     pattern: str
     container: str
     route: LinkRoute
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes: its objects, and its texts in several tables."""
+        return ROUTE_BYTES + ROUTE_COPIES * (len(self.pattern) + len(self.name or "") + len(self.route.remove))
 
 
 class Hosting:
@@ -98,6 +107,18 @@ class Hosting:
         address = self._peers.resolve("x")
         return address.name.removesuffix(address.plain) if isinstance(address, Address) else ""
 
+    def keep_own(self, own: OwnRoute) -> None:
+        """The peer has made a link route for the connection. It is charged for it."""
+        self.own[own.identity] = own
+        self.attachment.hold_routes(own.size)
+
+    def drop_own(self, identity: str) -> OwnRoute | None:
+        """The link route is gone; None: it was."""
+        own = self.own.pop(identity, None)
+        if own is not None:
+            self.attachment.hold_routes(-own.size)
+        return own
+
     def takes(self, name: str, direction: Direction) -> bool:
         """May links to the address of that name go on to a peer that made a link route for itself?"""
         gate, space = self._peers.gate, self.space
@@ -117,8 +138,10 @@ class Hosting:
 
     def _all_lanes(self) -> Lanes:
         if self._lanes is None:
-            most = MAX_LANES if self.attachment.is_neighbour else MAX_BROKER_LANES
-            self._lanes = Lanes(self._peers.engine, self._begin_own, self._go_on, most=most)
+            engine, most, left = self._peers.engine, MAX_LANES, CHANNELS_LEFT
+            if not self.attachment.is_neighbour:
+                most, left = MAX_BROKER_LANES, min(left, engine.channels // 4)  # some brokers permit few
+            self._lanes = Lanes(engine, self._begin_own, self._go_on, most=most, channels_left=left)
         return self._lanes
 
     def _begin_own(self) -> Session:

@@ -18,7 +18,7 @@ from router.amqp.engine import CannotBegin, Engine, Session
 MAX_LANES: Final = 128
 # The same to a broker, where each client has its own.
 MAX_BROKER_LANES: Final = 512
-# Channels that are left to others: the peer's own sessions, and those of another kind. A quarter, where there are few.
+# Channels that are left to others: the peer's own sessions, and those of another kind.
 CHANNELS_LEFT: Final = 16
 # Sessions in advance, for links that do not wait for one.
 SPARE: Final = 4
@@ -28,7 +28,13 @@ class Lanes:
     """sessions  that links can be attached on, in the order of their answers -> whose links they have, or had"""
 
     def __init__(
-        self, engine: Engine, begin: Callable[[], Session], on_ready: Callable[[], None], *, most: int = MAX_LANES
+        self,
+        engine: Engine,
+        begin: Callable[[], Session],
+        on_ready: Callable[[], None],
+        *,
+        most: int = MAX_LANES,
+        channels_left: int = CHANNELS_LEFT,
     ) -> None:
         """begin     begins one more session. Errors: CannotBegin
         on_ready  called when links can be attached on one more
@@ -38,6 +44,7 @@ class Lanes:
         self._begin = begin
         self._on_ready = on_ready
         self._most = most
+        self._channels_left = channels_left
         self._begun: set[Session] = set()  # and not answered
 
     @property
@@ -50,7 +57,7 @@ class Lanes:
         """How many more there may be. The first may always."""
         if not self.is_begun:
             return 1
-        channels = self._engine.channels_left - min(CHANNELS_LEFT, self._engine.channels // 4)
+        channels = self._engine.channels_left - self._channels_left
         return max(min(self._most - len(self.sessions) - len(self._begun), channels), 0)
 
     def begin(self, count: int = 1) -> None:
@@ -81,15 +88,15 @@ class Lanes:
         own = [session for session, whose in self.sessions.items() if whose is owner and session.wires]
         empty = [session for session in self.sessions if not session.wires and session.has_handles]
         left = len(empty) + len(self._begun) + self._may_begin
-        found = _least(own)
-        if found is None or (is_alone and len(own) < left):
+        found = _least(own) if not is_alone or len(own) >= left else None
+        if found is None:
             if empty:
                 found = empty[0]
             elif left:
                 if not self._begun:
-                    self.begin(min(wanted, (left - len(own) + 1) // 2) if is_alone else 1)
+                    self.begin(max(min(wanted, (left - len(own) + 1) // 2), 1) if is_alone else 1)
                 return None
-            elif found is None and (found := _least(self.sessions)) is None:
+            elif (found := _least(own) or _least(self.sessions)) is None:
                 raise CannotBegin("no handle is left in any session that the peer permits")
         if not found.wires:
             self.sessions[found] = owner
@@ -122,6 +129,8 @@ class Lanes:
 
 def _least(sessions: Iterable[Session]) -> Session | None:
     """The one with the fewest links, of those that have room for one more."""
-    return min(
-        (session for session in sessions if session.has_handles), key=lambda session: len(session.wires), default=None
-    )
+    found: Session | None = None
+    for session in sessions:
+        if (found is None or len(session.wires) < len(found.wires)) and session.has_handles:
+            found = session
+    return found

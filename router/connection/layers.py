@@ -1,4 +1,4 @@
-"""The layers between a connection's socket and AMQP, in a list: TLS now; what else changes the bytes is one more.
+"""The layers between a connection's socket and AMQP, in a list: TLS, HTTP with WebSocket (router.web.layer).
 
 Above them stands one end at a time, which passes nothing on: the protocol header, the SASL negotiation, the engine.
 Sans-IO. Source: docs/journeys.md, three journeys.
@@ -88,7 +88,20 @@ class Layers:
 
     def receive(self, data: bytes) -> bytes:
         """Take bytes from the socket, none where a layer has more. Returns those for the end above. Hot."""
-        for layer, write in self._layers:
+        return self._receive(self._layers, data)
+
+    def receive_last(self, data: bytes) -> bytes:
+        """As `receive`, of bytes that have passed all layers but the one that was added last."""
+        return self._receive(self._layers[-1:], data)
+
+    def write_last(self) -> None:
+        """Write what the layer that was added last has ready, between two reads."""
+        layer, write = self._layers[-1]
+        if output := layer.take_output():
+            write(output)
+
+    def _receive(self, layers: list[tuple[Layer, Write]], data: bytes) -> bytes:
+        for layer, write in layers:
             try:
                 data = layer.receive(data, self._begin_turn)
             except TlsFailure as failure:

@@ -71,9 +71,10 @@ class OwnRoutes:
         if not self._link_routes.add_own(route, hosting):
             raise CannotServe("creation failed: the connection has a link route of this pattern and direction")
         own = OwnRoute(identity=identity, name=name, pattern=pattern, container=container, route=route)
-        hosting.own[identity] = own
+        hosting.keep_own(own)
         return own
 
     def remove(self, peer: Peer, identity: str) -> None:
-        own = peer.hosting.own.pop(identity)
+        own = peer.hosting.drop_own(identity)
+        assert own is not None
         self._link_routes.remove_own(own.route, peer.hosting)

@@ -13,6 +13,7 @@ from typing import Final
 
 from auth.credentials import Answer, FetchGroups, MechanismRequest, VerifyResult
 from router.admission.connection_gate import ConnectionGate
+from router.admission.logins import Result
 from router.core.core import Core
 
 # Why there is no answer to a login; nothing that was found is said.
@@ -29,12 +30,13 @@ def is_wrong(result: Answer) -> bool:
 class Pace:
     """deadline  of the connection's login, monotonic seconds: an answer comes well before it"""
 
-    __slots__ = ("_core", "_deadline", "_gate", "_has_failed", "_is_guess", "_let_go", "_user")
+    __slots__ = ("_began_at", "_core", "_deadline", "_gate", "_has_failed", "_is_guess", "_let_go", "_user")
 
     def __init__(self, gate: ConnectionGate, core: Core, deadline: float) -> None:
         self._gate = gate
         self._core = core
         self._deadline = deadline
+        self._began_at: float | None = None  # monotonic seconds: when credentials came first
         self._has_failed = False
         self._is_guess = False  # the peer may have guessed
         self._user: str | None = None  # whose credentials the peer says it has; None: none that could be guessed
@@ -49,6 +51,8 @@ class Pace:
         """The peer has sent credentials that somebody else looks at. user  it says it is, where that can be seen"""
         self._user = user
         self._is_guess = True
+        if self._began_at is None:
+            self._began_at = self._core.clock()
 
     def fail(self) -> None:
         """The login has failed, or the peer has ended it. Counted once, however often it is said."""
@@ -57,9 +61,15 @@ class Pace:
             self._gate.count_failure()
             self._gate.gate.guesses.fail(self._gate.remote_host, self._user, self._core.clock())
 
-    def succeed(self) -> None:
+    def succeed(self, mechanism: str | None) -> None:
+        self.conclude(mechanism, "accepted")
         if self._user is not None:
             self._gate.gate.guesses.succeed(self._gate.remote_host, self._user, self._core.clock())
+
+    def conclude(self, mechanism: str | None, result: Result) -> None:
+        """The login has its result: count it."""
+        seconds = self._core.clock() - self._began_at if self._began_at is not None else None
+        self._gate.gate.count_login(mechanism, result, seconds)
 
     def may_ask(self) -> bool:
         """May anybody be asked about the credentials? Not where the answer would not be given: too many wait."""

@@ -48,7 +48,7 @@ def redecide_hosting(links: PeerLinks, hosting: Hosting, link_routes: LinkRoutes
     """Take back the link routes that the peer made for its connection and may not have by now."""
     for own in list(hosting.own.values()):
         if not may_route(links.gate, links.resolve, own.pattern, own.route.direction):
-            hosting.own.pop(own.identity, None)  # meanwhile the peer may have deleted it
+            hosting.drop_own(own.identity)  # meanwhile the peer may have deleted it
             link_routes.remove_own(own.route, hosting)
         yield
 

@@ -1,6 +1,6 @@
 """The record of a connection that a peer made: what failed, and how far it had come. Source: docs/audit.md."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from router.amqp.terminus import Condition
@@ -33,6 +33,13 @@ class Recorded(Stack):
     def audit_stage(self) -> AuditStage:
         """How far the connection has come, in the words of an audit event."""
         return _AUDIT_STAGE[self.stage]
+
+    unsent_bytes: Callable[[], int] = staticmethod(lambda: 0)  # written, and not sent
+
+    @property
+    def tells_why(self) -> bool:
+        """Has the peer been sent something that it is to read before its socket is closed?"""
+        return self.peer is not None and self.peer.engine.tells_why
 
     def report(self, condition: Condition) -> None:
         self.emit(self._line(condition))

@@ -79,6 +79,7 @@ class Replies:
             memory.keep_s = window_s
             return False
         self.memory = ReplyMemory(window_s) if window_s else None
+        self._attachment.hold_replies(0)
         return memory is not self.memory
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
@@ -99,6 +100,7 @@ class Replies:
     def _on_sending(self, payload: bytes) -> None:
         if isinstance(payload, Repliable) and self.memory is not None:
             self.memory.remember(payload.key, payload.asker, self._core.clock())
+            self._attachment.hold_replies(self.memory.size_bytes)
 
     def _marking(self, compose: Compose | None) -> Compose:
         def mark(link: InLink | None, size: int) -> bytes:

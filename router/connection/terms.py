@@ -5,7 +5,7 @@ Sources: docs/spec/routing.md §1.1, §1.5; docs/spec/policy-and-auth.md §6.2, 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from auth.credentials import Answer, MechanismRequest
 from auth.mechanisms import Channel
@@ -13,6 +13,9 @@ from auth.tls import TlsTunnel
 from policy.router_ids import RouterIds
 from router.amqp.message_text import chosen_components
 from router.connection.relay import RelayTerms
+
+if TYPE_CHECKING:
+    from router.web.site import Site
 
 MIN_FRAME_BYTES: Final = 512
 MAX_SESSIONS: Final = 32768
@@ -111,6 +114,7 @@ class Listener(ConnectionTerms):
     is_auth_service: bool = False  # its peers are routers that relay the logins of their clients
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
     max_connection_age_s: float = 0.0  # 0: none
+    site: "Site | None" = None  # it speaks HTTP, and AMQP over WebSocket alone
 
     @property
     def is_governed(self) -> bool:

@@ -55,7 +55,7 @@ def _line(text: str) -> Log:
     return Log(module="SERVER", level="info", text=text)
 
 
-class _Accepted(Socket[Stack]):
+class _Accepted(Socket[Connection]):
     """asyncio's end of one accepted socket. Until its connection is open, it is read in the turn of its host alone."""
 
     def __init__(
@@ -187,8 +187,7 @@ class _Accepted(Socket[Stack]):
         """Close after what was written has left, and not before the peer could read why, where there is a reason."""
         connection, transport = self.connection, self._transport
         self._leave()
-        peer = connection.peer if connection is not None else None
-        if connection is None or transport is None or transport.is_closing() or not (peer and peer.engine.tells_why):
+        if connection is None or transport is None or transport.is_closing() or not connection.tells_why:
             super().close()
             return
         self.release(Hold.TURN | Hold.ROOM | Hold.PAUSE)
@@ -203,6 +202,15 @@ class _Accepted(Socket[Stack]):
 
     def ended(self) -> None:
         self._home.accepting.lingering.forget(self)
+
+
+def _kind_of(listener: Listener) -> type[Connection]:
+    if listener.site is None:
+        return Connection
+    # Most routers have no HTTP listener, and load no HTTP.
+    from router.connection.over_http import WebConnection
+
+    return WebConnection
 
 
 class Accepting:
@@ -231,7 +239,7 @@ class Accepting:
             return
 
         def begin(end: _Accepted, transport: asyncio.Transport) -> Connection | None:
-            return self._begin(listener, gate, transport.write, end)
+            return self._begin(listener, gate, transport, end)
 
         def make() -> _Accepted:
             return _Accepted(self._router, begin, gate.counted_host)
@@ -250,21 +258,22 @@ class Accepting:
         self.handshakes.leave(connection_id)
 
     def _begin(
-        self, listener: Listener, gate: ConnectionGate, write: Callable[[bytes], None], end: _Accepted
+        self, listener: Listener, gate: ConnectionGate, transport: asyncio.Transport, end: _Accepted
     ) -> Connection | None:
         """The socket has a transport. None: it had to go meanwhile."""
         connection_id, router = gate.connection_id, self._router
         if connection_id not in self.handshakes:
             return None
         del self._arriving[connection_id]
-        connection = Connection(
+        connection = _kind_of(listener)(
             listener=listener,
             gate=gate,
             surroundings=router.surroundings,
-            write=write,
+            write=transport.write,
             close=end.close,
             on_opened=end.opened,
         )
+        connection.unsent_bytes = transport.get_write_buffer_size
         connection.on_held = partial(self._hold, connection_id)
         router.adopt(connection)
         return connection
@@ -316,7 +325,8 @@ class Accepting:
         if not self._has_room(descriptor, whose):
             return None
         where = f"(to {listener.place})"
-        if not gate.accept(
+        # A request of HTTP alone is no connection of AMQP's: it counts when it becomes a WebSocket (policy §3.1).
+        if listener.site is None and not gate.accept(
             connection_id=connection_id,
             remote_host=remote_host,
             connection_name=remote_name,
@@ -335,6 +345,7 @@ class Accepting:
             remote_host=remote_host,
             listener=listener.place,
             is_governed=listener.is_governed,
+            is_counted=listener.site is None,
         )
 
     def _has_room(self, descriptor: int, whose: ConnectionMembers) -> bool:

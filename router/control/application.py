@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -51,26 +52,30 @@ from router.control.reporting import Reporting
 from router.control.requesters import Requesters
 from router.control.revoked_certificates import RevokedCertificates
 from router.control.router import Router
-from router.control.router_entity import router_owner
+from router.control.router_entity import router_rows
 from router.control.sasl_plugins import SaslPlugins
 from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
+from router.control.web_sites import WebSites
 from router.core.budget import BUDGET_KINDS, Budgets, Limits
+from router.core.shedding import shed
 from router.core.treatments import AddressBook
 from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
 from router.io.memory import Trimmer, virtual_text
+from router.io.memory_limit import Shortage, least_limit, warning_of
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
 from router.management.host_values import HostValues
 from router.management.logrules import TimeStyle, rules_from
 from router.management.node_operations import node_owner
-from router.management.owners import DUMMY
+from router.management.owners import DUMMY, Owner
+from router.management.query import Rows
 from router.management.requests import ManagementError
 
 if TYPE_CHECKING:
@@ -123,6 +128,7 @@ class Application:
         self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
         self.network: Host | None = None  # of an interior router
+        self.sites: WebSites | None = None  # None: they are not put together yet
 
     # Effects
 
@@ -133,6 +139,8 @@ class Application:
             return
         match effect:
             case Audit(event=event, time_s=time_s):
+                if self.sites is not None:
+                    self.sites.on_event(event)
                 if self.audit is not None:
                     self.audit.record(event, time_s)
             case Refused():
@@ -213,13 +221,13 @@ class Application:
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
-        listener_type, extensions = self.schema.types["listener"], store.extensions
-        self.listeners = Listeners(
-            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service,
-            show_listening=lambda: extensions.note(listener_type, {"listening": False}),
-        )  # fmt: skip
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
+        rows = router_rows(router, self.attributes, self.audit)
+        extra = partial(_beside_the_row, self.bans, self.vhosts)
+        sites = self.sites = WebSites(router, rows, extra, emit, is_auth_service=self._is_service)
+        show = partial(store.extensions.note, self.schema.types["listener"], {"listening": False})
+        self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit, show_listening=show)
         self.reporting = Reporting(router.gate, router.clock())
         router.on_second += [self.bans.on_second, self.reporting.on_second]
         # Every owner of entities there is.
@@ -228,7 +236,7 @@ class Application:
                 self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
             ),
             node_rows_owner(self.network, router.clock, router.wall_clock),
-            router_owner(router, self.attributes, self.audit),
+            Owner(type="router", rows=Rows(rows)),
             *log_owners(self.logs, router),
             profiles.owner,
             plugins.owner,
@@ -320,6 +328,7 @@ class Application:
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
+        _watch_memory(self.router, self.logs)
         failed = await self.listeners.open_all(ready)
         if failed is not None:
             number, why = failed
@@ -384,6 +393,11 @@ class Application:
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
 
 
+def _beside_the_row(bans: Bans, vhosts: Vhosts) -> Mapping[str, int]:
+    """The numbers of /metrics that are not in the router entity."""
+    return {"bans": bans.count, **vhosts.in_force()}
+
+
 def made_listeners(application: Application) -> list[tuple[Mapping[str, object], Listener]]:
     """The attributes of each listener, and what is to be opened. Errors: StartError."""
     ready = []
@@ -433,6 +447,16 @@ def _apply_logs(configuration: Configuration, attributes: Mapping[str, Any], log
             place_in_file(each, "outputFile") for each in named if each.attributes.get("outputFile") == error.name
         ]
         raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
+
+
+def _watch_memory(router: Router, logs: Logs) -> None:
+    """Warn where the budget is more than the process may have, and close the greatest when memory is short."""
+    limit, core = least_limit(), router.core
+    if (text := warning_of(limit, core.budgets.limits.router)) is not None:
+        logs.write("SERVER", "warning", text)
+    if limit is not None:
+        shortage = Shortage(limit, lambda: shed(core), lambda text: logs.write("SERVER", "error", text))
+        router.on_second.append(shortage.on_second)
 
 
 def _tune(router: Router, attributes: Mapping[str, Any]) -> None:

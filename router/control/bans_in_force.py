@@ -68,6 +68,11 @@ class Bans:
         rows = PagedRows(self.page, self.find, self.find_by_name)
         return Owner(type="ban", rows=rows, create=self.create, delete=self.delete)
 
+    @property
+    def count(self) -> int:
+        """Bans in force."""
+        return len(self._set)
+
     def create(self, attributes: Mapping[str, Any]) -> dict[str, object]:
         """The ban holds when this returns. Connections it is too late for are closed after the request was answered.
 

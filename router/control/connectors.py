@@ -5,7 +5,7 @@ from typing import Any
 
 from policy.configuration.references import port_problem
 from router.connection.outgoing import Connector, no_name
-from router.connection.terms import ConnectionTerms, terms_of
+from router.connection.terms import ConnectionTerms, Listener, terms_of
 from router.control.router import Router
 from router.control.security import (
     HostnameCheck,
@@ -109,6 +109,7 @@ def check_port(user: str, port: str, *, least: int) -> None:
 
 def log_configured(kind: str, terms: ConnectionTerms, family: str | None, profile: str | None, emit: Emit) -> None:
     """The line in the log for a new listener or connector."""
-    suffix = f", sslProfile={profile}" if profile else ""
+    suffix = ", http" if isinstance(terms, Listener) and terms.site is not None else ""
+    suffix += f", sslProfile={profile}" if profile else ""
     text = f"Configured {kind}: {terms.place} proto={family or 'any'}, role={terms.role}{suffix}"
     log(emit, "CONN_MGR", "info", text)

@@ -18,6 +18,7 @@ from router.control.sasl_plugins import SaslPlugins
 from router.control.security import ProfileSource, TlsFiles, tls_settings
 from router.control.server import ADDRESS_FAMILIES, Port
 from router.control.ssl_profiles import SslProfiles
+from router.control.web_sites import WebSites, is_of_web
 from router.effects import Emit, log
 from router.management.owners import Owner
 from router.management.query import Rows
@@ -25,8 +26,6 @@ from router.management.requests import ManagementError
 
 # Whatever can be offered is offered to a peer like this.
 _BEST = Channel(has_certificate=True, is_encrypted=True, binding=lambda _type: b"any")
-
-# Nobody else reads what passes there.
 
 
 class Listeners:
@@ -36,21 +35,19 @@ class Listeners:
         authenticators: Authenticators,
         profiles: SslProfiles,
         plugins: SaslPlugins,
+        sites: WebSites,
         emit: Emit,
         *,
         show_listening: Callable[[], None],
-        is_auth_service: bool = False,
     ) -> None:
-        """show_listening  from now on all requests see which listeners listen: one does not
-        is_auth_service  peers are routers that ask who their clients are, whatever the role of the listener
-        """
+        """show_listening  from now on all requests see which listeners listen: one does not"""
         self._show_listening = show_listening
         self._router = router
         self._authenticators = authenticators
         self._profiles = profiles
         self._plugins = plugins
         self._emit = emit
-        self._is_auth_service = is_auth_service
+        self._sites = sites
         self._opening: set[asyncio.Task[None]] = set()
         self._names: dict[str, None] = {}
 
@@ -89,16 +86,16 @@ class Listeners:
         user = f"listener {attributes['host']}:{attributes['port']}"
         check_port(user, attributes["port"], least=0)
         relay = self._plugins.of_listener(attributes, user)
-        if attributes.get("http") or attributes.get("httpRootDir"):
-            raise ManagementError(400, f"{user}: http listeners are not supported by this version")
+        site = self._sites.made(attributes, user)
         profile_name = attributes.get("sslProfile")
-        tls = None
+        tls, demands = None, False
         if profile_name:
             source = self._profiles.find(profile_name, user)
-            tls = self._tls(source, attributes, user)
+            demands = _demands_certificate(attributes, source)
+            tls = self._tls(source, attributes, user, demand=demands)
         elif attributes.get("sniProfiles"):
             raise ManagementError(400, f"{user}: sniProfiles without sslProfile, which all other clients get")
-        if attributes.get("trustedCertsFile") and not (tls and demands_certificate(attributes.get("saslMechanisms"))):
+        if attributes.get("trustedCertsFile") and not (tls and demands):
             self._warn(f"{user}: trustedCertsFile has no effect: a client certificate is asked for where sslProfile is "
                        "set and EXTERNAL is among the saslMechanisms")  # fmt: skip
         if relay is not None:
@@ -113,7 +110,8 @@ class Listeners:
                 verify=authentication.verify,
                 asks_groups=authentication.asks_groups,
             )
-        if self._is_auth_service:
+        listener = replace(listener, site=site)
+        if self._sites.is_auth_service:
             listener = replace(listener, role=AUTH_SERVICE, is_auth_service=True)
         log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
         self._names[listener.name] = None
@@ -157,16 +155,17 @@ class Listeners:
         if attributes["authenticatePeer"]:
             self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: none given")
 
-    def _tls(self, source: ProfileSource, attributes: Mapping[str, Any], user: str) -> TlsSettings:
+    def _tls(self, source: ProfileSource, attributes: Mapping[str, Any], user: str, *, demand: bool) -> TlsSettings:
         """The listener's own sslProfile, and those that clients choose by the host they want.
 
+        demand  a certificate of the client
         Errors  ManagementError.
         """
 
         def files_of(source: ProfileSource) -> TlsFiles:
             return TlsFiles.of_listener(
                 source,
-                sasl_mechanisms=attributes.get("saslMechanisms"),
+                demand=demand,
                 trusted_file=attributes.get("trustedCertsFile") or None,
             )
 
@@ -216,7 +215,16 @@ class Listeners:
 
     def _log_error(self, listener: Listener, error: OSError) -> None:
         text = error.strerror or str(error)
+        if listener.site is not None:
+            log(self._emit, "HTTP", "error", f"Error listening for HTTP on {listener.place}")
         log(self._emit, "SERVER", "error", f"Listener error on {listener.place}: {text} (proton:io)")
 
     def _warn(self, text: str) -> None:
         log(self._emit, "CONN_MGR", "warning", text)
+
+
+def _demands_certificate(attributes: Mapping[str, Any], source: ProfileSource) -> bool:
+    """Does the TLS handshake demand a certificate of the client? (policy §6.5)"""
+    if not is_of_web(attributes):
+        return demands_certificate(attributes.get("saslMechanisms"))
+    return bool(attributes["authenticatePeer"] and (attributes.get("trustedCertsFile") or source.profile.ca_cert_file))

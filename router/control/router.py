@@ -196,11 +196,12 @@ class Router:
             port.close()
             return port
         self.ports[listener.name] = port
+        module, what = ("SERVER", "") if listener.site is None else ("HTTP", "for HTTP ")
         if listener.port == "0":
             shown = ", ".join(f"{host}:{number}" for host, number in port.addresses)
-            log(self.emit, "SERVER", "notice", f"Listening on {shown} ({listener.name})")
+            log(self.emit, module, "notice", f"Listening {what}on {shown} ({listener.name})")
         else:
-            log(self.emit, "SERVER", "notice", f"Listening on {listener.place}")
+            log(self.emit, module, "notice", f"Listening {what}on {listener.place}")
         return port
 
     def close_port(self, name: str) -> None:
@@ -209,6 +210,8 @@ class Router:
         port = self.ports.pop(name, None)
         if port is not None:
             port.close()
+            if port.listener.site is not None:
+                log(self.emit, "HTTP", "notice", f"Stopped listening for HTTP on {port.listener.place}")
 
     # Connectors
 

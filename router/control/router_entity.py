@@ -2,19 +2,22 @@
 
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from router.audit.trail import AuditLog
 from router.control.router import Router
 from router.core.views import totalling
 from router.io.memory import virtual_bytes
-from router.management.owners import Owner
-from router.management.query import Rows
 
 
-def router_owner(router: Router, attributes: Mapping[str, Any], audit: AuditLog | None) -> Owner:
-    """attributes  of the configured entity"""
+def router_rows(
+    router: Router, attributes: Mapping[str, Any], audit: AuditLog | None
+) -> Callable[[], Iterator[Mapping[str, Any] | None]]:
+    """Returns what gives the one row of the entity; None in between, where others may have their turn.
+
+    attributes  of the configured entity
+    """
 
     handshakes, descriptors = router.accepting.handshakes, router.accepting.descriptors
 
@@ -48,4 +51,4 @@ def router_owner(router: Router, attributes: Mapping[str, Any], audit: AuditLog 
                 "auditLost": audit.lost if audit is not None else 0,
             }
 
-    return Owner(type="router", rows=Rows(rows))
+    return rows

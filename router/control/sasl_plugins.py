@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from policy.configuration.references import service_places
+from policy.configuration.unique_names import RuleError
 from policy.hosts import is_loopback
 from router.connection.peer_open import PRODUCT
 from router.connection.relay import Relay, RelayTerms
 from router.connection.service import Asker, ServiceTerms
 from router.control.authenticators import AuthenticatorError, read_session_seconds
-from router.control.connectors import check_port
 from router.control.relays import MAX_AT_ONCE, Login, Place, Relays, Service
 from router.control.router import Router
 from router.control.security import HostnameCheck, TlsFiles, client_tunnels
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
+from router.management.config import is_service
 from router.management.owners import Owner
 from router.management.requests import ManagementError
 
-# Each is tried in turn while a client waits.
-MAX_PLACES: Final = 8
 # Of the descriptors that the process may have, the part that logins with services may take.
 _SHARE: Final = 8
 
@@ -57,7 +57,11 @@ class SaslPlugins:
             read_session_seconds(attributes)
         except AuthenticatorError as error:
             raise ManagementError(400, f"authServicePlugin '{name}': {error}", "maxSessionSeconds") from None
-        places = _places(name, text, attributes["port"])
+        try:
+            found = service_places(name, text, str(attributes["port"]), is_service)
+        except RuleError as error:
+            raise ManagementError(400, str(error), error.attribute or "") from None
+        places = [Place(host=host, port=port) for host, port in found]
         profile_name = attributes.get("sslProfile")
         files, check = None, HostnameCheck.of(attributes)
         if profile_name:
@@ -136,28 +140,3 @@ class SaslPlugins:
 
     def release(self, listener: str) -> None:
         self._users.pop(listener, None)
-
-
-def _places(name: str, text: str, port: str) -> list[Place]:
-    """The services of a list such as `auth1, auth2:5671, [::1]:5672`. Errors: ManagementError."""
-    places = []
-    for item in text.replace(",", " ").split():
-        host, _, given = item.rpartition(":")
-        if not host or (not host.endswith("]") and ":" in host):  # no port, or an IPv6 address without brackets
-            host, given = item, ""
-        if host.startswith("[") != host.endswith("]"):
-            host = ""
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or any(each in host for each in "[]/@"):
-            raise ManagementError(
-                400, f"authServicePlugin '{name}': '{item}': expected host, host:port or [address]:port", "host"
-            )
-        check_port(f"authServicePlugin '{name}'", given or str(port), least=1)
-        places.append(Place(host=host, port=given or str(port)))
-    if not places:
-        raise ManagementError(400, f"authServicePlugin '{name}': expected the host of the service")
-    if len(places) > MAX_PLACES:
-        raise ManagementError(
-            400, f"authServicePlugin '{name}': {len(places)} services, at most {MAX_PLACES} are tried"
-        )
-    return places

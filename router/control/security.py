@@ -28,7 +28,7 @@ from auth.tls import (
     server_context,
 )
 from auth.verifiers.password_sources import resolve_configured
-from auth.verifiers.sasl_config import demands_certificate
+from policy.configuration.references import token_problem
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
 from policy.files.regular import MAX_OTHER_BYTES, read_regular
 from router.connection.terms import TlsSettings
@@ -165,9 +165,9 @@ def token_reader(configured: str) -> Callable[[], Secret]:
     Errors  SecurityError for another form, which would have the token in the configuration; of the reader, too, when
             there is no token.
     """
+    if (text := token_problem(configured)) is not None:
+        raise SecurityError(text)
     form, _, name = configured.partition(":")
-    if form not in ("file", "env") or not name:
-        raise SecurityError("saslToken: expected file:PATH or env:VARIABLE")
 
     def read() -> Secret:
         try:
@@ -201,11 +201,10 @@ class TlsFiles:
         self._made: Made | None = None
 
     @classmethod
-    def of_listener(
-        cls, source: ProfileSource, *, sasl_mechanisms: str | None, trusted_file: str | None = None
-    ) -> "TlsFiles":
-        """trusted_file  the authorities of clients, in the place of the profile's"""
-        demand = demands_certificate(sasl_mechanisms)
+    def of_listener(cls, source: ProfileSource, *, demand: bool, trusted_file: str | None = None) -> "TlsFiles":
+        """demand        a certificate of clients
+        trusted_file  the authorities of clients, in the place of the profile's
+        """
 
         def make(profile: TlsProfile) -> ssl.SSLContext:
             if trusted_file and demand:

@@ -5,6 +5,7 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -94,6 +95,7 @@ class Vhosts:
         self._reader = FolderReader(self._folder, "policyDir")
         self._from_folder: dict[str, ReadVhost] = {}  # by identity, as they were read
         self._changes = self._failures = 0
+        self._changed_at_s = time.monotonic()
         self._reading = asyncio.Lock()  # a signal may come while a change of the folder is being read
         for entity in configuration.of_type("vhost"):
             identity = str(entity.attributes["identity"])
@@ -112,7 +114,9 @@ class Vhosts:
 
     def _put_in_force(self, ruleset: Ruleset) -> None:
         before, self._gate.ruleset = self._gate.ruleset, ruleset
-        self._changes += ruleset.digest != before.digest
+        if ruleset.digest != before.digest:
+            self._changes += 1
+            self._changed_at_s = time.monotonic()
         self._count(ruleset)
         self._on_change(before)
 
@@ -155,6 +159,11 @@ class Vhosts:
             Owner(type="vhost", create=self.create, update=self.update, delete=self.delete),
             Owner(type="policy", rows=Rows(self.policy_rows)),
         )
+
+    def in_force(self) -> dict[str, int]:
+        """The ruleset in force, in the numbers of /metrics."""
+        age_s = int(time.monotonic() - self._changed_at_s)
+        return {"policyGeneration": self._changes + 1, "policyAge": age_s, "policyFailures": self._failures}
 
     def policy_rows(self) -> Iterator[Mapping[str, Any]]:
         changes = {"policyChanges": self._changes, "policyChangeFailures": self._failures}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from router.core.budget import Account, Budgets, Level
 from router.core.in_links import OVER_BUDGET, InLink
@@ -12,6 +12,8 @@ from router.core.pacing import Pacing
 from router.core.ports import Engine
 from router.core.work import FULL_BUFFER_BYTES, Work
 
+# By so many bytes the account may be wrong about reply addresses.
+_REPLIES_STEP_BYTES: Final = 16 * 1024
 # What a level that is over its limit costs a connection.
 BudgetStep = Literal["held_back", "not_sent_to", "not_kept", "closed"]
 
@@ -28,6 +30,8 @@ class Attachment:
         *("is_neighbour", "is_trunk", "vouches"),
         *(
             "_has_full_buffer",
+            "_reply_bytes",
+            "_route_bytes",
             "_was_crowded",
             "_work",
             "account",
@@ -74,8 +78,10 @@ class Attachment:
         self.is_crowded = False  # its receivers get nothing before they have read and settled some
         self.on_budget: Callable[[Level, BudgetStep], None] = _say_nothing
         self._has_full_buffer = False
+        self._reply_bytes = self._route_bytes = 0
         self._was_crowded = False  # its receivers have not been told that they may have more
         self._work = work
+        self.account.charge_connection()
 
     def forget(self, link: Link) -> None:
         if isinstance(link, InLink):
@@ -91,9 +97,26 @@ class Attachment:
             self._has_full_buffer = is_blocked
             self.account.wait(FULL_BUFFER_BYTES if is_blocked else -FULL_BUFFER_BYTES)
 
+    def hold_routes(self, size: int) -> None:
+        """The peer has made link routes for itself that take `size` bytes more; fewer, where it is negative."""
+        self._route_bytes += size
+        self.account.charge(size)
+
+    def hold_replies(self, size: int) -> None:
+        """The reply addresses of messages that it received take `size` bytes now.
+
+        They are beside its own budget and its user's: others sent them.
+        """
+        more = size - self._reply_bytes
+        if not size or not -_REPLIES_STEP_BYTES < more < _REPLIES_STEP_BYTES:
+            self._reply_bytes = size
+            self.account.keep(more)
+
     def close(self) -> None:
         """The connection is gone."""
         self.count_blocked(is_blocked=False)
+        self.hold_routes(-self._route_bytes)
+        self.hold_replies(0)
         self.on_budget = _say_nothing
         self.account.close()
 

@@ -23,7 +23,11 @@ BUDGET_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # A delivery in flight, beside its payload: the engine's object on both sides and the core's record.
 RECORD_BYTES: Final = 2048
+# An open connection: its engine, its layers and its buffers, those of TLS among them.
+CONNECTION_BYTES: Final = 32 * 1024
 MIB: Final = 1024 * 1024
+# Where memory is short, connections that hold less are not closed: that would help nobody.
+SHEDS_BYTES: Final = MIB
 MAX_SESSION_BYTES: Final = 2**31 - 1
 MAX_ADDRESS_BYTES: Final = 2**63
 
@@ -167,9 +171,22 @@ class Level:
             self.held_back[account] = None
             account.fall_behind(self)
         if self.held - self.leaving > self._last:
-            greatest = max((each for each in self.accounts if each.is_open), key=self._weight)
-            greatest.shut()
-            greatest.party.exhaust(self)
+            self._close(max((each for each in self.accounts if each.is_open), key=self._weight))
+
+    def shed(self) -> "Account | None":
+        """Close the connection that holds most, as past the last step: memory is short. Returns its account.
+
+        None: nobody holds what would help.
+        """
+        held_much = (each for each in self.accounts if each.is_open and each.held >= SHEDS_BYTES)
+        greatest = max(held_much, key=self._weight, default=None)
+        if greatest is not None:
+            self._close(greatest)
+        return greatest
+
+    def _close(self, account: "Account") -> None:
+        account.shut()
+        account.party.exhaust(self)
 
     def _has_more_than_its_share(self, account: "Account") -> bool:
         """Of the router's bytes users have shares, of the others' connections, once what gone ones left is taken off.
@@ -193,6 +210,7 @@ class Account:
     """What is held on behalf of one connection.
 
     held      bytes, of every sort
+    base      of these, what the connection itself takes: who holds no more has no share of what is held
     waiting   of these, what waits for its receivers to read or settle it
     addresses of these, what the addresses of other routers take that it told of
     kept      of these, what came from other routers and waits for its receivers
@@ -201,7 +219,18 @@ class Account:
     """
 
     __slots__ = (
-        *("_budgets", "_is_crowded", "_is_neighbour", "_limit", "addresses", "behind", "held", "is_open", "kept"),
+        *(
+            "_budgets",
+            "_is_crowded",
+            "_is_neighbour",
+            "_limit",
+            "addresses",
+            "base",
+            "behind",
+            "held",
+            "is_open",
+            "kept",
+        ),
         *("levels", "link_limit", "party", "user", "waiting"),
     )
 
@@ -216,7 +245,7 @@ class Account:
         self.party = party
         self.levels: tuple[Level, ...] = ()
         self.user: Level | None = None  # None before the Open
-        self.held = self.waiting = self.addresses = self.kept = 0
+        self.held = self.waiting = self.addresses = self.kept = self.base = 0
         self.behind: dict[Level, None] = {}  # the levels that hold it back
         self.is_open = True
         self._is_crowded = False
@@ -270,9 +299,20 @@ class Account:
         level.accounts[self] = None
         if level.kind == "user":
             self.user = level
-        if self.held:
+        if self.held > self.base:
             level.using += 1
+        if self.held:
             level.take(self, self.held)
+
+    def charge_connection(self) -> None:
+        """The connection is there, with all that it takes when nothing is said on it.
+
+        It comes out of the budgets of its user, its host and the router: its own is for what is held on it.
+        Attack: connections without end that say nothing. Each took 30 to 60 kB, charged to nobody.
+        """
+        self.held = self.base = self._budgets.connection_bytes
+        for level in self.levels[1:]:
+            level.take(self, self.base)
 
     def charge(self, size: int) -> None:
         """`size` bytes more are held; fewer, where it is negative."""
@@ -280,7 +320,7 @@ class Account:
             for level in self.levels:
                 level.leaving += size
         if size > 0:
-            if not self.held:
+            if self.held <= self.base < self.held + size:
                 for level in self.levels:
                     level.using += 1
             self.held += size
@@ -288,7 +328,7 @@ class Account:
                 level.take(self, size)
         elif size:
             self.held += size
-            if not self.held:
+            if self.held <= self.base < self.held - size:
                 for level in self.levels:
                     level.using -= 1
             for level in self.levels:
@@ -368,6 +408,11 @@ class Account:
         """The connection is gone. What is still held for it goes on to be counted."""
         self.shut()
         self.party = _NOBODY
+        base, self.base = self.base, 0
+        self.held -= base
+        for level in self.levels[1:]:
+            level.leaving -= base
+            level.give(base)
         if not self.held:
             self._leave()
 
@@ -419,8 +464,10 @@ class Charge:
 class Budgets:
     """Every level that holds something."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, connection_bytes: int = CONNECTION_BYTES) -> None:
+        """connection_bytes  that each connection takes"""
         self.limits = limits
+        self.connection_bytes = connection_bytes
         self.router = Level("router", "", limits.router)
         self._users: dict[str, Level] = {}
         self._hosts: dict[str, Level] = {}

@@ -13,7 +13,7 @@ from router.core.crossings import CrossingWeights
 from router.core.in_links import InLink
 from router.core.links import Answer, Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
-from router.core.weights import LARGE_BYTES, Weights
+from router.core.weights import LARGE_BYTES, Details, Weights
 from router.core.work import Work
 from router.values import Handle
 
@@ -43,7 +43,18 @@ class OutLink(Link):
     """
 
     __slots__ = (
-        *("bypass", "compose", "dropped_presettled", "leg", "load", "on_sending", "on_stalled", "queue", "records"),
+        *(
+            "bypass",
+            "compose",
+            "details",
+            "dropped_presettled",
+            "leg",
+            "load",
+            "on_sending",
+            "on_stalled",
+            "queue",
+            "records",
+        ),
         *("room", "room_given", "send", "sends_settled", "unchecked", "unsettled", "weights"),
     )
     wire: OutgoingWire
@@ -67,6 +78,7 @@ class OutLink(Link):
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.records = 0  # unsettled deliveries that the account was charged for
         self.weights: Weights | CrossingWeights | None = None  # of large ones; None: there was none yet
+        self.details: Details | None = None  # of states given and not settled, likewise
         self.dropped_presettled = 0
         # Called with seconds: it has taken nothing of a message under way for so long.
         self.on_stalled: Callable[[float], None] | None = None
@@ -105,6 +117,12 @@ class OutLink(Link):
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
+            if size := self.engine.details_bytes:
+                if self.details is None:
+                    account = self.attachment.account
+                    self.details = Details(account.charge if self.attachment.is_neighbour else account.wait)
+                    self.settle = self._settle_weighed
+                self.details.give(outgoing, size)
             successor = origin.on_progress(source, state, outgoing, self.settle_early)
             if successor is not None:
                 self.unsettled[outgoing] = (successor, source, since_s)
@@ -274,6 +292,8 @@ class OutLink(Link):
     def _settle_weighed(self, outgoing: Handle) -> None:
         if self.weights is not None:
             self.weights.drop(outgoing)
+        if self.details is not None:
+            self.details.drop(outgoing)
         self.wire.settle(outgoing)
 
     def make_room(self) -> None:
@@ -325,7 +345,7 @@ class OutLink(Link):
         """Nobody is there any more for what waits: tell its origins."""
         queue, self.queue = self.queue, deque()
         self.load -= len(queue)
-        self.work.begin(_lose_queued(queue))
+        self.work.begin(lose_queued(queue))
 
     def lose_everything(self) -> None:
         """The link is gone: tell every origin what became of its message."""
@@ -333,8 +353,9 @@ class OutLink(Link):
         self.room = 0
         unsettled, self.unsettled = self.unsettled, {}
         self.count_records()
-        if self.weights is not None:
-            self.work.begin(self.weights.clearing())
+        for held in (self.weights, self.details):
+            if held is not None:
+                self.work.begin(held.clearing())
         queue, self.queue = self.queue, deque()
         leg, self.leg = self.leg, None
         self.load = 0
@@ -344,7 +365,7 @@ class OutLink(Link):
             if newest is not None and cast(object, unsettled[newest][0]) is leg:
                 del unsettled[newest]
             leg.lose(was_sent=True)
-        self.work.begin(chain(_lose_sent(unsettled.values()), _lose_queued(queue)))
+        self.work.begin(chain(_lose_sent(unsettled.values()), lose_queued(queue)))
 
 
 def _may_be_dropped(item: Queued) -> bool:
@@ -358,7 +379,8 @@ def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None
         yield
 
 
-def _lose_queued(queue: Collection[Queued]) -> Iterator[None]:
+def lose_queued(queue: Collection[Queued]) -> Iterator[None]:
+    """Tell the origins of what waited that nobody gets it."""
     for item in queue:
         item.charge.free()
         if item.leg is not None:

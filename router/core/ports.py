@@ -35,6 +35,11 @@ class Engine(Protocol):
         """The calls to make when the events of this read have been worked off."""
         ...
 
+    @property
+    def details_bytes(self) -> int:
+        """The memory of the state that the peer has just given, for each delivery, beside the delivery's record."""
+        ...
+
     def flush(self) -> None:
         """Write every byte that is ready."""
         ...

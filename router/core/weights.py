@@ -68,3 +68,17 @@ class Weights(Held):
         self.held = 0
         self.charge()
         yield
+
+
+class Details(Weights):
+    """What a link's receiver has said of deliveries and not settled, which the engine keeps on both sides.
+
+    Attack: outcomes with errors or annotations as long as may be, without settlement.
+    """
+
+    __slots__ = ()
+
+    def give(self, outgoing: Handle, size: int) -> None:
+        """A state that takes `size` bytes in all, in the place of the one before."""
+        self.drop(outgoing)
+        self.add(outgoing, size // COPIES)

@@ -106,13 +106,16 @@ def check(config_path: str, options: Options, kind: Program = ROUTER) -> int:
         from router.control.serving import StartError
         from router.control.serving import check as check_start
 
-        check_start(configuration, schema, logs, version=product_version(), is_auth_service=kind.is_auth_service)
+        try:
+            check_start(configuration, schema, logs, version=product_version(), is_auth_service=kind.is_auth_service)
+        except StartError as error:
+            return _refused(str(error))
+    except DaemonError as error:
+        return _refused(str(error))
     except ConfigError as error:
         for early in error.logs:
             logs.write_effect(early)
         return _refused(str(error), *error.others)
-    except (DaemonError, StartError) as error:
-        return _refused(str(error))
     except Exception as error:  # as in `run`
         return _refused(f"Python: {fault_text(error)}")
     _show(f"{config_path}: the router would start")

@@ -42,6 +42,7 @@ _POLICY: Sequence[tuple[re.Pattern[str], Mapping[str, Any]]] = [
             (rf"DENY AMQP Open for {_WHO}: {text}", {"stage": "open", "reason": reason})
             for text, reason in [
                 (r"No policy defined for vhost", "no_vhost"),
+                (r"User name is reserved for addresses of the router", "reserved_user_name"),
                 (r"User is not in a user group and unknown users are denied", "unknown_user"),
                 (r"User is not allowed to connect from this network host", "host_not_allowed"),
                 (r"Connection denied by application connection limit", "vhost_connection_limit"),

@@ -33,7 +33,7 @@ Event = Mapping[str, Any]
 # stage -> the reasons that policy.decide gives there. Others are no question of policy.
 _OPEN: Final = frozenset(
     {
-        *("allowed", "no_vhost", "unknown_user", "group_not_valid", "host_not_allowed"),
+        *("allowed", "no_vhost", "unknown_user", "reserved_user_name", "group_not_valid", "host_not_allowed"),
         *("vhost_connection_limit", "user_connection_limit", "host_connection_limit"),
     }
 )

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 
 import wire
 
+from router.core.budget import Limits
+
 NAME = "n" * 12_000
 MANY = 1000  # links
 GROWTH_BYTES = 5 * 1024 * 1024
@@ -51,3 +53,24 @@ def test_nothing_of_them_stays(refused: str, is_receiver: bool, is_closed: bool)
     flood(peer, MANY, channel, address, is_receiver=is_receiver, is_closed=is_closed)
     assert resident_bytes() - before < GROWTH_BYTES
     assert not net.peer(peer).engine.links
+
+
+def test_links_attached_before_the_router_ended_their_session_are_paid_for_until_it_has_gone() -> None:
+    """The engine keeps those: what it has to say of them may not be said any more."""
+    net = Net(limits=Limits())
+    peer = net.client(opens=False)
+    peer.say(wire.HEADER + wire.frame(wire.open_("p")) + wire.frame(wire.begin()))
+    account = net.peer(peer).attachment.account
+    begun = account.held
+    for handle in range(20):
+        peer.say(wire.frame(wire.attach(f"{handle}{NAME}", handle, is_receiver=True, address="a")))
+    (session,) = net.peer(peer).engine.sessions.values()
+    session.close()
+    attached = account.held
+    for handle in range(20):
+        peer.say(wire.frame(wire.detach(handle)))
+    assert not net.peer(peer).engine.links
+    assert account.held == attached > begun + 20 * len(NAME)
+    peer.say(wire.frame(wire.end()))
+    net.pump()
+    assert account.held < begun

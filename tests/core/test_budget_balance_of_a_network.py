@@ -36,6 +36,7 @@ def held_for_messages(net: Net) -> int:
         if not isinstance(account.party, Attachment):
             continue  # the connection is gone
         engine: Any = account.party.engine
+        held -= engine.opened + engine.intake.charged
         held -= sum(link.size for link in engine.links.values())
         held -= sum(session.incoming + session.outgoing for session in engine.sessions.values())
     return held

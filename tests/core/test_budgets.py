@@ -131,7 +131,7 @@ def test_new_sessions_and_links_are_refused_while_it_lasts() -> None:
 
 def test_those_with_less_than_their_share_go_on() -> None:
     """A full level costs those who have more than their part of it."""
-    net = Net(limits=Limits(link=0, connection=0, user=0, host=0, router=1_000_000))
+    net = Net(limits=Limits(link=0, connection=0, user=0, host=0, router=1_100_000))
     greedy, modest = net.client(), net.client()
     flooding, honest = greedy.sender("a"), modest.sender("b")
     net.client().receiver("a")

@@ -50,6 +50,9 @@ REFUSED = {
     "operational": ("connection {\n    name: c\n}\n", 1, "PAL150"),
     "sni": (NORMAL + '    sniProfiles: {"a.example": "p"}\n}\n', 4, "PAL150"),
     "session": ("authServicePlugin {\n    name: s\n    host: h\n    maxSessionSeconds: -1\n}\n", 4, "PAL150"),
+    "service": ("authServicePlugin {\n    name: s\n    host: http://h\n}\n", 3, "PAL150"),
+    "token": (f"{CONNECTOR}    saslToken: literal\n}}\n", 5, "PAL150"),
+    "name of SASL": ("router {\n    saslConfigName: a/b\n}\n", 2, "PAL150"),
     "twice": ("policy {\n    policyDir: x\n    policyDir: y\n}\n", 3, ""),
 }
 # These are left out, with a line in the log.

@@ -30,7 +30,6 @@ def place(ran: Ran) -> int:
         ("log {\n module: DEFAULT\n enable: infos\n}\nlistener {\n port: 1\n cost: x\n}\n", 3),
         ("listener {\n port: 1\n role: edge\n}\nrouter {\n id: a/b\n}\n", 3),
         ("router {\n mode: hub\n}\nlistener {\n cost: 1\n}\n", 2),
-        ("listener {\n port: 1\n http: yes\n}\nlistener {\n port: 1\n cost: x\n}\n", 3),
         # Role checks would go by a mode that is not read: only what is wrong is told.
         ("listener {\n port: 1\n role: inter-router\n}\nrouter {\n mode: interior\n cost: 1\n}\n", 7),
     ],
@@ -110,8 +109,8 @@ def test_a_router_loads_the_routing_protocol_where_it_is_interior_and_collects_g
 @pytest.mark.parametrize(
     ("section", "line", "what"),
     [
-        ("listener {\n port: 0\n http: yes\n}\n", 3, "http listeners are not supported"),
-        ("listener {\n port: 0\n httpRoot: /srv\n}\n", 3, "http listeners are not supported"),
+        ("listener {\n port: 0\n http: yes\n httpOrigins: console.example\n}\n", 4, "'console.example' is no origin"),
+        ("listener {\n port: 0\n httpRoot: /srv\n httpOrigins: https://*\n}\n", 4, "'https://*' is no origin"),
     ],
 )
 @pytest.mark.parametrize("options", [(), ("-d",)], ids=["foreground", "daemon"])
@@ -121,7 +120,7 @@ def test_an_entry_that_cannot_be_served_stops_the_start(
     path = write_configuration(tmp_path, section + LISTENER)
     ran = run("-c", str(path), *options)
     assert ran.status == 1
-    assert f"{what} by this version of the router: take " in ran.err
+    assert f"httpOrigins: {what}: expected https://HOST" in ran.err
     assert place(ran) == line
     if options:
         assert len(ran.err.splitlines()) == 1

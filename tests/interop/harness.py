@@ -221,7 +221,10 @@ class RunningRouter(ProcessLog):
         """What they are. Without what the router opens once, at some time: the ring of its event loop, and the file of
         the audit log, when a peer is killed before its Open say.
         """
-        names = [os.readlink(each) for each in Path(f"/proc/{self.pid}/fd").iterdir()]
+        names = []
+        for each in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                names.append(os.readlink(each))
         return sorted(name for name in names if name != "anon_inode:[io_uring]" and "/audit/" not in name)
 
     def kill(self) -> None:

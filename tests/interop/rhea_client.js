@@ -1,6 +1,6 @@
 // One client of rhea's, told by a JSON object on stdin what to do; writes one JSON object of what came of it.
 //
-// port, tls {ca, cert?, key?}?, user?, password?, is_external?, hostname
+// port (or ws: the address of a WebSocket, and origin), tls {ca, cert?, key?}?, user?, password?, is_external?, hostname
 // token    for XOAUTH2, beside the user; bearer: for OAUTHBEARER
 // send     {address?, to: [address ...]?, count, size}   without `address` an anonymous sender, a message per `to`
 // receive  {address?, outcome}                           without `address` a dynamic source, which is then sent to
@@ -21,6 +21,7 @@ let connection;
 const limit = setTimeout(() => end('limit'), LIMIT_MS);
 
 function end(why) {
+    if (result.ended) return;
     clearTimeout(limit);
     result.ended = why;
     process.stdout.write(JSON.stringify(result), () => process.exit(0));
@@ -124,4 +125,11 @@ if (task.bearer) {
     };
 }
 if (task.is_external) options.enable_sasl_external = true;
+if (task.ws) { // AMQP over WebSocket, at this address
+    const WebSocket = require('ws');
+    const given = task.origin ? { origin: task.origin } : {};
+    if (task.tls) given.ca = options.ca;
+    class Peer extends WebSocket { constructor(url, protocols) { super(url, protocols, given); } }
+    options.connection_details = rhea.websocket_connect(Peer)(task.ws, ['amqp']);
+}
 connection = rhea.connect(options);

@@ -1,10 +1,8 @@
-"""What stops a start though the schema admits it; `qdpolicy lint` finds the same."""
+"""What stops a start, or has no effect, though the schema admits it, as `qdpolicy lint` finds it."""
 
 import pytest
-from agent_bench import configured
 
 from auth.scram import HASHES, mechanism_names
-from policy.configuration.refusals import UNSERVED_ATTRIBUTES, refusal
 from policy.configuration.schema import load_schema
 from policy.files.conf import conf_sections
 from policy.lint import unserved, unserved_mechanisms, without_effect
@@ -16,33 +14,23 @@ def found_by(rule: object, text: str) -> list[tuple[str, int]]:
     return [(finding.rule, finding.line) for finding in rule.check(policy)]  # type: ignore[attr-defined]
 
 
-def test_lint_and_the_router_refuse_the_same() -> None:
-    assert {type_: set(keys) for type_, keys in unserved.ATTRIBUTES.items()} == {
-        type_: set(keys) for type_, keys in UNSERVED_ATTRIBUTES.items()
-    }
+def test_lint_knows_every_mechanism_that_a_verifier_answers() -> None:
     assert all(unserved_mechanisms.ANSWERED.fullmatch(name) for each in HASHES for name in mechanism_names(each))
-    schema = load_schema()
-    for type_, keys in unserved.ATTRIBUTES.items():
-        assert keys.keys() <= schema.types[type_].attributes.keys()
 
 
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("binding {\n exchangeName: e\n nextHopAddress: b\n}\nexchange {\n name: e\n address: a\n}\n", []),
-        ("listener {\n port: 1\n http: yes\n}\n", [3]),
-        ("listener {\n port: 1\n http: no\n httpRoot: /srv\n}\n", [4]),
-        ("address {\n prefix: a\n enableFallback: on\n}\n", []),
-        ("autoLink {\n address: a\n direction: in\n fallback: yes\n}\n", []),
-        ("router {\n mode: edge\n}\n", []),
-        ("router {\n mode: interior\n}\n", []),
-        ("router {\n mode: standalone\n}\naddress {\n prefix: a\n}\nlistener {\n http: no\n}\n", []),
+        ("listener {\n port: 1\n http: yes\n metricsAuth: basic\n}\n", []),
+        ("listener {\n port: 1\n httpRoot: /srv\n websockets: no\n}\n", []),
+        ("listener {\n port: 1\n websockets: no\n healthz: no\n}\n", [3, 4]),
+        ("listener {\n port: 1\n http: no\n metrics: yes\n}\n", [4]),
+        ("listener {\n port: 1\n http: yes\n saslPlugin: p\n metricsAuth: basic\n}\n", [5]),
     ],
 )
-def test_what_cannot_be_served_is_found_by_lint_and_refused_by_the_router(text: str, lines: list[int]) -> None:
+def test_settings_of_http_that_are_not_served_are_found_by_lint(text: str, lines: list[int]) -> None:
+    assert set(unserved.OF_WEB) <= load_schema().types["listener"].attributes.keys()
     assert found_by(unserved, text) == [(unserved.ID, line) for line in lines]
-    refused = [each for each in configured(text).entities if refusal(each.type, each.attributes) is not None]
-    assert len(refused) == len(lines)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from policy.configuration.references import (
     authenticator_problem,
     port_problem,
     profile_problem,
+    token_problem,
 )
 from policy.configuration.schema import EntityType
 from policy.configuration.unique_names import RuleError
@@ -96,6 +97,9 @@ class ConnectorKind(EndpointKind):
         if attributes.get("routerIds") and not attributes.get("sslProfile"):
             text = f"{self.user(attributes)}: routerIds without sslProfile: nothing else proves who the server is"
             yield misconfigured(text, "routerIds")
+        written = attributes.get("saslToken")
+        if written and (problem := token_problem(str(written))) is not None:
+            yield misconfigured(f"{self.user(attributes)}: {problem}", "saslToken")
 
 
 class ListenerKind(EndpointKind):

@@ -8,6 +8,7 @@ from policy.configuration.references import (
     Named,
     authenticator_name_problem,
     profile_problem,
+    service_places,
     session_problem,
 )
 from policy.configuration.schema import EntityType, ValidationError
@@ -130,8 +131,14 @@ class NamedKind(Kind):
 
 class PluginKind(NamedKind):
     def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
-        user = f"{self.name} {attributes['name']}"
-        yield from profile_faults(user, attributes, named)
+        name = str(attributes["name"])
+        yield from profile_faults(f"{self.name} {name}", attributes, named)
+        # `authService` is the old name of both.
+        text_of_hosts = str(attributes.get("host") or "").strip() or str(attributes.get("authService") or "")
+        try:
+            service_places(name, text_of_hosts, str(attributes["port"]), named.is_service)
+        except RuleError as error:
+            yield error
         if (text := session_problem(attributes.get("maxSessionSeconds"))) is not None:
             yield misconfigured(f"{self.name} '{attributes['name']}': {text}", "maxSessionSeconds")
 

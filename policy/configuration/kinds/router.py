@@ -78,6 +78,10 @@ class RouterKind(Kind):
             # It is a part of `_topo/0/ID/name`, where the one would end it and the other mean every router.
             why = f"it stands in addresses, so that it can have no '/' and not be '{EVERY_ROUTER}'"
             raise misconfigured(f"Router id '{router_id}' is disallowed: {why}", "id")
+        sasl_name = str(attributes.get("saslConfigName") or "qdrouterd")
+        if "/" in sasl_name:
+            text = f"saslConfigName '{sasl_name[:200]}': expected a file name without folder and without .conf"
+            raise misconfigured(text, "saslConfigName")
         for directory in management_directories(attributes):
             if not directory.startswith("/") or directory == "/":
                 text = f"managementDirs are absolute paths of directories below /, not '{directory[:200]}'"

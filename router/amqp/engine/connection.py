@@ -46,7 +46,7 @@ from router.amqp.engine.values import (
     text_of,
     value_of,
 )
-from router.amqp.guard import MAX_SPAN, CannotBegin, Guard
+from router.amqp.guard import MAX_SPAN, CannotBegin, Guard, Performative
 from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import RemoteOpen, Violation
 from router.values import Array, Condition
@@ -62,6 +62,9 @@ MAX_UNANSWERED_DETACHES: Final = 1000
 _ENDS_AT_ONCE: Final = 64
 # Stops ten thousand drains behind a closed window, which each flush would look at, and answer in one go.
 _MAX_DRAINS: Final = 64
+# What the properties and capabilities of an Open take: as bytes, copied once, and as values of ours.
+_COPIES_OF_OPEN: Final = 2
+OPEN_VALUE_BYTES: Final = 160
 # Sessions looked at per flush: one connection's many sessions must not cost every pass.
 _WATCHED_PER_FLUSH: Final = 8
 
@@ -179,6 +182,7 @@ class Engine:
         "drains",
         "ended",
         "ending",
+        "has_details",
         "heard",
         "intake",
         "is_blocked",
@@ -189,6 +193,7 @@ class Engine:
         "left",
         "links",
         "on_behind",
+        "opened",
         "owner",
         "released",
         "sessions",
@@ -224,7 +229,11 @@ class Engine:
         self.is_late = False  # events, or `ending`, wait for the connection's next turn, `catch_up`
         self.ending: Iterator[None] | None = None  # the links of a session that has ended
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
-        self.transport = lib.pn_transport()
+        # States with details were given or told: what proton keeps of settled deliveries is released with each flush.
+        self.has_details = False
+        self.transport, self.connection, self.collector = lib.pn_transport(), lib.pn_connection(), lib.pn_collector()
+        if not (self.transport and self.connection and self.collector):
+            raise MemoryError
         if is_server:
             lib.pn_transport_set_server(self.transport)
         # Without a tracer proton writes its warnings about a peer's frames to our stderr, past every log setting.
@@ -232,9 +241,7 @@ class Engine:
         lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
         lib.pn_transport_set_channel_max(self.transport, channel_max)
         lib.pn_transport_set_idle_timeout(self.transport, idle_timeout_ms)
-        self.connection = lib.pn_connection()
         lib.pn_connection_set_container(self.connection, container_id.encode())
-        self.collector = lib.pn_collector()
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
@@ -243,6 +250,7 @@ class Engine:
         self.sessions: dict[Pointer, Session] = {}
         self.ended = EndedSessions()
         self.account: Account = Unlimited()
+        self.opened = 0  # bytes that the account is charged for what the peer's Open says
         # Sessions on which the router sends, and those from which it has not taken everything.
         self.watched: deque[Session] = deque()
         self.watched_per_flush = _WATCHED_PER_FLUSH
@@ -314,6 +322,8 @@ class Engine:
             write(bytes(OUTPUT_VIEW[:size]))
             if size < PULLS_ALL_BYTES:
                 break
+        if self.has_details:
+            self._shed_details()
         if _silent and transport in _silent:
             _silent.discard(transport)
             raise Violation("amqp:internal-error", "what the peer asked for cannot be answered")
@@ -333,6 +343,16 @@ class Engine:
             self.left = _step.left
             if size > 0:
                 self.write(bytes(OUTPUT_VIEW[:size]))
+            if self.has_details:
+                self._shed_details()
+
+    def _shed_details(self) -> None:
+        """Release what proton keeps of settled deliveries, before it uses them for others.
+
+        Attack: outcomes with long errors, settled; each message that followed was given a delivery that held one.
+        """
+        for _ in pool.releasing(self.connection):
+            pass
 
     def _pulled(self) -> memoryview:
         """As many bytes as the engine has ready at once, to be written."""
@@ -506,15 +526,30 @@ class Engine:
         elif isinstance(link, IncomingWire) and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
             link.core.on_drained(drained)
 
+    @property
+    def _acting(self) -> Performative:
+        """The frame that an event is about: one is acted on before the next is looked at."""
+        acting = self.intake.guard.acting
+        assert acting is not None
+        return acting
+
+    @property
+    def details_bytes(self) -> int:
+        """The memory that the state takes which the peer has just given, for each delivery, beside its record."""
+        return self.intake.guard.details
+
     def _on_open(self, _event: Pointer) -> None:
         connection = self.connection
-        properties = value_of(lib.pn_connection_remote_properties(connection))
+        said = self._acting.kept
+        self.opened = _COPIES_OF_OPEN * self._acting.kept_bytes + OPEN_VALUE_BYTES * self._acting.values
+        self.account.charge(self.opened)
+        properties = value_of(said.get("properties", b""))
         self.owner.on_open(
             RemoteOpen(
                 container_id=text_of(lib.pn_connection_remote_container(connection)) or "",
                 hostname=text_of(lib.pn_connection_remote_hostname(connection)),
-                offered_capabilities=symbols_of(lib.pn_connection_remote_offered_capabilities(connection)),
-                desired_capabilities=symbols_of(lib.pn_connection_remote_desired_capabilities(connection)),
+                offered_capabilities=symbols_of(said.get("offered-capabilities", b"")),
+                desired_capabilities=symbols_of(said.get("desired-capabilities", b"")),
                 properties=properties if isinstance(properties, dict) else {},
             )
         )
@@ -595,10 +630,9 @@ class Engine:
             self.owner.on_attach(wire)
 
     def _take_rest(self, wire: IncomingWire | OutgoingWire) -> None:
-        """Take of the Attach just admitted what proton does not: capabilities, and which termini are null."""
-        attach, self.intake.guard.attach = self.intake.guard.attach, None
-        if attach is None:
-            return
+        """Take of the Attach what proton does not, or would make nodes of: see read_attach."""
+        attach = self._acting
+        wire.read_attach(attach)
         wire.has_source, wire.has_target = "source" in attach.fields, "target" in attach.fields
         if capabilities := Capabilities(*attach.capabilities):
             wire.keep_capabilities(capabilities)
@@ -650,6 +684,7 @@ class Engine:
         link = self.links.get(lib.pn_event_link(event))
         if link is not None:
             is_closed = lib.pn_event_type(event) == lib.PN_LINK_REMOTE_CLOSE
+            link.info_values = self._acting.values
             link.owner.on_detach(link, is_closed=is_closed)
             if not link.is_answered_later:
                 link.answer_detach(is_closed=is_closed)
@@ -737,6 +772,8 @@ class Engine:
         self._write_answers()
         self.intake.guard.promise_session()
         pointer = lib.pn_session(self.connection)
+        if not pointer:
+            raise MemoryError
         session = self.sessions[pointer] = Session(self, pointer, owner, is_begun=True)
         self.begins.append((session, incoming_capacity_bytes))
         if len(self.begins) == 1:
@@ -843,6 +880,7 @@ class Engine:
 
     def release_settled(self) -> Iterator[None]:
         """Release, in steps, what proton keeps of settled deliveries (router.amqp.engine.pool)."""
+        self.has_details = False
         for _ in pool.releasing(self.connection):
             yield
             if self.is_freed:
@@ -893,6 +931,7 @@ class Engine:
         for paid in (*links, *sessions):
             paid.free_charges()
             yield
+        self.account.charge(-self.opened)
         for session in sessions:
             session.wires.clear()
         self._come_apart()

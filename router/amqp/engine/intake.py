@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.library import Pointer, ffi, lib
+from router.amqp.engine.links import Account
 from router.amqp.guard import Guard, Refused
 from router.values import Condition
 
@@ -17,6 +18,10 @@ from router.values import Condition
 # (an Attach looks through the links of its session) there are fewer, as `begin_turn` says.
 FRAMES_PER_TURN: Final = 16
 
+# The beginning of a larger frame is charged, as if it were whole. Attack: where a listener takes frames of many
+# megabytes, connections that begin one each.
+FREE_FRAME_BYTES: Final = 64 * 1024
+
 _push = lib.pn_transport_push
 
 
@@ -24,6 +29,8 @@ class Acting(Protocol):
     """The engine, which acts on what is handed to its transport."""
 
     on_behind: Callable[[], None]
+    has_details: bool
+    account: Account
 
     @property
     def transport(self) -> Pointer: ...
@@ -52,7 +59,9 @@ class Intake:
     begin_turn     a turn begins; the result says whether it has time left
     """
 
-    __slots__ = ("begin_turn", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
+    __slots__ = (
+        *("begin_turn", "charged", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room"),
+    )
 
     def __init__(self, engine: Acting, guard: Guard) -> None:
         self.engine = engine
@@ -64,6 +73,7 @@ class Intake:
         self.rest: bytearray | None = None
         self.laid = 0
         self.needed = 0  # bytes of the frame that `rest` begins
+        self.charged = 0  # of them
 
     def lay(self) -> int:
         """Called before a read: lay the beginning of a frame into READ_BUFFER. Returns where the read may go on.
@@ -82,6 +92,8 @@ class Intake:
     def take_laid(self) -> int:
         """The laid bytes are part of the read now. Returns their number."""
         size, self.laid, self.rest = self.laid, 0, None
+        if self.charged:
+            self._charge(0)
         return size
 
     def take(self, data: bytes | bytearray, start: int, size: int) -> None:
@@ -97,6 +109,8 @@ class Intake:
             if len(rest) < self.needed:
                 return
             self.rest = None
+            if self.charged:
+                self._charge(0)
             self._judge(rest, 0, len(rest))
         self._judge(data, start, size)
 
@@ -107,6 +121,7 @@ class Intake:
             self.engine.catch_up(self.begin_turn())
             if self.engine.is_late:
                 return
+            self.guard.acted()
         rest = self.rest
         self._forget()
         if rest is not None:
@@ -135,6 +150,8 @@ class Intake:
             size = guard.measure(data, at, end)
             if size > end - at:
                 self.rest, self.needed = bytearray(memoryview(data)[at:end]), size
+                if size > FREE_FRAME_BYTES:
+                    self._charge(size)
                 return
             performative = guard.read(memoryview(data)[at : at + size])
             is_crowded = guard.is_crowded(performative)
@@ -152,10 +169,15 @@ class Intake:
                 return
             self.left -= guard.cost(performative)
             if guard.admit(performative):
-                self._push(pointer + at, size)
+                if guard.details:
+                    engine.has_details = True
+                if (replaced := guard.replaced) is None:
+                    self._push(pointer + at, size)
+                else:
+                    self._push(ffi.from_buffer(replaced), len(replaced))
                 engine.drain(has_time)
-                if not engine.is_late:
-                    guard.drain_limit = None  # the engine has taken it, or had no link for it
+            if not engine.is_late:
+                guard.acted()
             at += size
 
     def _wait(self, data: bytes | bytearray, at: int, end: int) -> None:
@@ -177,6 +199,12 @@ class Intake:
         self.guard.close()
         self._forget()
 
+    def _charge(self, size: int) -> None:
+        more, self.charged = size - self.charged, size
+        self.engine.account.charge(more)
+
     def _forget(self) -> None:
         self.rest, self.laid = None, 0
+        if self.charged:
+            self._charge(0)
         self.is_waiting = self.waits_for_room = False

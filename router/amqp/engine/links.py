@@ -7,14 +7,18 @@ admitted. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from policy.addressing.address import Address
 from router.amqp.engine.attach_fields import NO_CAPABILITIES, Capabilities
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import (
+    check,
     condition_of,
+    node_properties_of,
+    outcomes_of,
+    put_encoded,
     put_routed_as,
     put_terminus,
     set_condition,
@@ -22,7 +26,8 @@ from router.amqp.engine.values import (
     terminus_of,
     text_of,
 )
-from router.amqp.guard import CannotBegin
+from router.amqp.guard import CannotBegin, Performative
+from router.amqp.guard.states import MAX_VALUES, PLAIN_BYTES, PLAIN_VALUES, VALUE_BYTES
 from router.amqp.terminus import Terminus
 from router.values import Condition, Handle
 
@@ -41,7 +46,7 @@ _OUTCOMES: Final = {
 _INSTEAD: Final = {REJECTED: (MODIFIED, RELEASED), RELEASED: (MODIFIED,), MODIFIED: (RELEASED,)}
 
 # What the engine holds for one session, one link beside its texts, one delivery.
-SESSION_BYTES: Final = 2 * 1024
+SESSION_BYTES: Final = 4 * 1024
 LINK_BYTES: Final = 6 * 1024
 DELIVERY_BYTES: Final = 1024
 # How often the engine copies the texts of an Attach: the peer's termini, our answer's, and the frames of both.
@@ -119,6 +124,7 @@ class Holder(Protocol):
 
     unanswered: int
     account: Account
+    has_details: bool
 
     @property
     def transport(self) -> Pointer: ...
@@ -167,8 +173,8 @@ class Session:
 
     __slots__ = (
         "account", "awaits_begin", "channel", "engine", "grows", "incoming", "is_closing", "is_congested", "is_counted",
-        "is_ended", "is_watched", "is_wide", "lost", "on_answer", "outgoing", "owner", "pointer", "told", "untaken",
-        "window", "wires",
+        "is_ended", "is_watched", "is_wide", "lost", "on_answer", "outgoing", "owner", "pointer", "stays", "told",
+        "untaken", "window", "wires",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
@@ -186,6 +192,7 @@ class Session:
         self.is_ended = False
         self.untaken = 0  # deliveries on its links that the router has not taken
         self.lost = 0  # bytes of messages that never leave, since their links went before
+        self.stays = 0  # what links take that have gone, and which the engine keeps until the session ends
         # Charged for what the engine holds of it:
         self.incoming = SESSION_BYTES
         self.outgoing = 0
@@ -202,7 +209,7 @@ class Session:
 
     def charge_incoming(self) -> None:
         """Charge for what has come and is not taken: while a link is held, or a message comes in parts."""
-        holds = SESSION_BYTES + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
+        holds = SESSION_BYTES + self.stays + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
         more, self.incoming = holds - self.incoming, holds
         if more:
             self.account.charge(more)
@@ -388,7 +395,7 @@ class Session:
         if address is not None:
             lib.pn_terminus_set_address(local, address.encode())
         if routed_as is not None:
-            put_routed_as(local, routed_as)
+            put_routed_as(local, peers._node_properties, routed_as)
         self._open(onward)
         return onward
 
@@ -422,7 +429,10 @@ class Session:
         if any(isinstance(link, kind) and link.name == name for link in links):
             raise CannotBegin(f"the connection has a link '{name}' already")
         engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
-        return kind(engine, make(self.pointer, encoded), owner)
+        made = make(self.pointer, encoded)
+        if not made:
+            raise MemoryError
+        return kind(engine, made, owner)
 
 
 def _make_real(terminus: Pointer, kind: int) -> None:
@@ -435,47 +445,31 @@ def _make_real(terminus: Pointer, kind: int) -> None:
         lib.pn_terminus_set_type(terminus, kind)
 
 
-def _texts_size(link: Pointer) -> int:
-    """The bytes of the peer's Attach that are as long as it likes."""
-    size = 0
-    for terminus in (lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)):
-        if (address := lib.pn_terminus_get_address(terminus)) != ffi.NULL:
-            size += len(ffi.string(address))
-        for data in (lib.pn_terminus_properties, lib.pn_terminus_capabilities, lib.pn_terminus_filter):
-            size += max(lib.pn_data_encoded_size(data(terminus)), 0)
-    if (properties := lib.pn_link_remote_properties(link)) != ffi.NULL:
-        size += max(lib.pn_data_encoded_size(properties), 0)
-    return size + len(ffi.string(lib.pn_link_name(link)))
-
-
 def _text_size(text: Pointer) -> int:
     return len(ffi.string(text)) if text != ffi.NULL else 0
+
+
+def _size_of(disposition: Pointer, state: int) -> tuple[int, int]:
+    """The bytes of a state's data: of its values, and of its texts."""
+    if state in (ACCEPTED, RELEASED, RECEIVED):
+        return 0, 0
+    texts = 0
+    if state == REJECTED:
+        condition = lib.pn_disposition_condition(disposition)
+        data = lib.pn_condition_info(condition)
+        texts += _text_size(lib.pn_condition_get_name(condition))
+        texts += _text_size(lib.pn_condition_get_description(condition))
+    elif state == MODIFIED:
+        data = lib.pn_disposition_annotations(disposition)
+    else:
+        data = lib.pn_disposition_data(disposition)
+    return max(lib.pn_data_encoded_size(data), 0), texts
 
 
 def _room(transport: Pointer) -> int:
     """The bytes that the peer may have said in one frame of ours."""
     frame = int(lib.pn_transport_get_remote_max_frame(transport)) or _MAX_RELAYED_BYTES
     return min(frame, _MAX_RELAYED_BYTES) - OTHER_FIELDS_BYTES
-
-
-def _has_room_for(transport: Pointer, disposition: Pointer, state: int) -> bool:
-    """Do a state's data fit into one frame for the transport's peer?
-
-    Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
-    """
-    frame = lib.pn_transport_get_remote_max_frame(transport)
-    if not frame or state in (ACCEPTED, RELEASED, RECEIVED):
-        return True
-    if state == REJECTED:
-        condition = lib.pn_disposition_condition(disposition)
-        size = lib.pn_data_encoded_size(lib.pn_condition_info(condition))
-        for text in (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)):
-            size += len(ffi.string(text)) if text != ffi.NULL else 0
-    elif state == MODIFIED:
-        size = lib.pn_data_encoded_size(lib.pn_disposition_annotations(disposition))
-    else:
-        size = lib.pn_data_encoded_size(lib.pn_disposition_data(disposition))
-    return bool(size <= frame - OTHER_FIELDS_BYTES)
 
 
 class _Wire:
@@ -487,9 +481,9 @@ class _Wire:
     """
 
     __slots__ = (
-        "_source", "_target", "awaits_detach", "capabilities", "core", "engine", "has_left", "has_source",
-        "has_target", "is_answered_later", "is_counted", "link",
-        "name", "named", "on_answer", "owner", "session", "size",
+        "_node_properties", "_outcomes", "_properties", "_termini_bytes", "awaits_detach", "capabilities", "core",
+        "engine", "has_left", "has_source", "has_target", "info_values", "is_answered_later", "is_counted", "link",
+        "name", "named", "on_answer", "owner", "session", "size", "source", "target",
     )  # fmt: skip
     settle = staticmethod(_settle)
     is_settled = staticmethod(_is_settled)
@@ -503,18 +497,23 @@ class _Wire:
         self.session = engine.sessions[lib.pn_link_session(link)]
         self.name = text_of(lib.pn_link_name(link)) or ""
         self.core: object = None
-        self._source: Terminus | Literal["unread"] | None = "unread"
-        self._target: Terminus | Literal["unread"] | None = "unread"
+        self.source: Terminus | None = None  # the peer's
+        self.target: Terminus | None = None
+        self._node_properties = b""  # of that of both which is dynamic
+        self._outcomes = b""  # that the source offers
+        self._properties = b""  # of the link
+        self._termini_bytes = 0
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
         self.has_left = False  # our Detach has been said
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
+        self.info_values = 0  # in the error of the peer's Detach
         self.capabilities = NO_CAPABILITIES  # the peer's
         self.has_source = self.has_target = False
-        self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
-        engine.account.charge(self.size)
         # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
         self.named: Address | None = None
+        self.size = LINK_BYTES + _COPIES_OF_TEXTS * len(self.name)
+        engine.account.charge(self.size)
 
     def keep_capabilities(self, capabilities: Capabilities) -> None:
         """The peer has said them in its Attach."""
@@ -523,19 +522,22 @@ class _Wire:
         self.size += more
         self.engine.account.charge(more)
 
-    @property
-    def source(self) -> Terminus | None:
-        """The peer's. Decoded once: an Attach asks for it several times. Errors: Violation"""
-        if self._source == "unread":
-            self._source = terminus_of(lib.pn_link_remote_source(self.link))
-        return self._source
+    def read_attach(self, attach: Performative) -> None:
+        """Take the termini of the peer's Attach, and charge for what the engine keeps of it. Errors: Violation
 
-    @property
-    def target(self) -> Terminus | None:
-        """The peer's, as `source`."""
-        if self._target == "unread":
-            self._target = terminus_of(lib.pn_link_remote_target(self.link))
-        return self._target
+        The engine keeps bytes, until it is asked for values: a node each, for as long as the link.
+        """
+        more = _COPIES_OF_TEXTS * attach.kept_bytes + VALUE_BYTES * attach.values
+        self.size += more
+        self.engine.account.charge(more)
+        source, target = (attach.kept.get(which, b"") for which in ("source", "target"))
+        self._termini_bytes = len(source) + len(target)
+        self._outcomes, self._properties = outcomes_of(source), attach.kept.get("properties", b"")
+        self.source = terminus_of(lib.pn_link_remote_source(self.link), source, is_source=True)
+        self.target = terminus_of(lib.pn_link_remote_target(self.link), target, is_source=False)
+        for terminus, encoded in ((self.source, source), (self.target, target)):
+            if terminus is not None and terminus.is_dynamic:
+                self._node_properties = node_properties_of(encoded)
 
     @property
     def remote_condition(self) -> Condition | None:
@@ -549,8 +551,8 @@ class _Wire:
         """
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
-        lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
-        lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+        check(lib.pn_terminus_copy(source, lib.pn_link_remote_source(link)))
+        check(lib.pn_terminus_copy(target, lib.pn_link_remote_target(link)))
         local = target if lib.pn_link_is_receiver(link) else source
         lib.pn_data_clear(lib.pn_terminus_filter(local))
         lib.pn_terminus_set_durability(local, lib.PN_NONDURABLE)
@@ -575,32 +577,22 @@ class _Wire:
 
         Attack: that closes the connection on which the frame goes on, and all other links there with it.
         """
-        size = sum(len(text.encode()) for text in texts) + self.capabilities.size
-        if (properties := lib.pn_link_remote_properties(self.link)) != ffi.NULL:
-            size += max(lib.pn_data_encoded_size(properties), 0)
-        for terminus in (lib.pn_link_remote_source(self.link), lib.pn_link_remote_target(self.link)):
-            size += _text_size(lib.pn_terminus_get_address(terminus))
-            for data in (
-                lib.pn_terminus_properties,
-                lib.pn_terminus_capabilities,
-                lib.pn_terminus_filter,
-                lib.pn_terminus_outcomes,
-            ):
-                size += max(lib.pn_data_encoded_size(data(terminus)), 0)
+        size = self._termini_bytes + len(self._properties) + self.capabilities.size
+        size += sum(len(text.encode()) for text in texts)
         return size <= _room(engine.transport)
 
     def copy_termini(self, other: "_Wire") -> None:
         """Ours are those that the peer of another link wrote, whole."""
-        lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link))
-        lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link))
+        check(lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link)))
+        check(lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link)))
 
     def copy_terms(self, other: "_Wire") -> None:
         """Our settlement modes, properties and capabilities of the link are those that the peer of another said."""
         link, theirs = self.link, other.link
         lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(theirs))
         lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(theirs))
-        if (properties := lib.pn_link_remote_properties(theirs)) != ffi.NULL:
-            lib.pn_data_copy(lib.pn_link_properties(link), properties)
+        if other._properties:
+            put_encoded(lib.pn_link_properties(link), other._properties)
         if other.capabilities:
             self.engine.write_capabilities(self, other.capabilities)  # type: ignore[arg-type]
 
@@ -633,7 +625,10 @@ class _Wire:
         self.engine.touch()
 
     def detach_as(self, other: "_Wire", *, is_closed: bool) -> None:
-        """Detach as the peer of another link did, with its error, as far as that fits into a frame."""
+        """Detach as the peer of another link did, with its error, as far as that fits into a frame.
+
+        Attack: an error whose info has thousands of values, to a peer that does not answer the Detach.
+        """
         if self._is_silent:
             return
         theirs, ours = lib.pn_link_remote_condition(other.link), lib.pn_link_condition(self.link)
@@ -645,8 +640,10 @@ class _Wire:
                 room -= _text_size(description)
             if room >= 0:
                 lib.pn_condition_set_description(ours, description)
-            if room >= max(lib.pn_data_encoded_size(lib.pn_condition_info(theirs)), 0):
-                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+            if other.info_values <= MAX_VALUES and room >= max(
+                lib.pn_data_encoded_size(lib.pn_condition_info(theirs)), 0
+            ):
+                check(lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs)))
         self._leave(is_closed=is_closed)
         self.engine.touch()
 
@@ -676,10 +673,10 @@ class _Wire:
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):
-            lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
+            check(lib.pn_terminus_copy(source, lib.pn_link_remote_source(link)))
             lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
         else:
-            lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+            check(lib.pn_terminus_copy(target, lib.pn_link_remote_target(link)))
             lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
         lib.pn_link_open(link)
         self.close(condition)
@@ -709,10 +706,17 @@ class _Wire:
         self.size = 0
 
     def answer_detach(self, *, is_closed: bool) -> None:
-        """Answer the peer's Detach in kind and release the link with its deliveries."""
+        """Answer the peer's Detach in kind and release the link with its deliveries.
+
+        Attack: links on a session that we have ended, detached, and the session never ended. The engine keeps each of
+        them that we had attached: it waits to say our Detach, which may not be said any more.
+        """
         self._leave(is_closed=is_closed)
         self.cut_short()
-        link = self.link
+        link, session = self.link, self.session
+        if session.is_closing and not self.has_left and lib.pn_link_state(link) & lib.PN_LOCAL_ACTIVE:
+            session.stays += self.size
+            session.charge_incoming()
         self.engine.forget(link)
         lib.pn_link_free(link)
 
@@ -721,7 +725,6 @@ class _Wire:
 
     def take_answer(self) -> None:
         """The peer has answered our Attach."""
-        self._source = self._target = "unread"
         if not (self.session.is_closing or lib.pn_link_state(self.link) & lib.PN_LOCAL_CLOSED):
             self.on_answer()
 
@@ -735,25 +738,30 @@ class _Wire:
         Without them where they do not fit into one of the peer's frames; a state that is nothing but data is then left.
         """
         remote, local = lib.pn_delivery_remote(origin), lib.pn_delivery_local(delivery)
-        has_room = _has_room_for(self.engine.transport, remote, state)
+        values, texts = _size_of(remote, state)
+        frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
+        # Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
+        has_room = not frame or values + texts <= frame - OTHER_FIELDS_BYTES
+        if has_room and (values > PLAIN_VALUES or texts > PLAIN_BYTES):  # a value takes a byte at least
+            self.engine.has_details = True
         if state == REJECTED:
             theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
             if has_room and lib.pn_condition_is_set(theirs):
                 lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
                 lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
-                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+                check(lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs)))
         elif state == MODIFIED:
             lib.pn_disposition_set_failed(local, True)
             lib.pn_disposition_set_undeliverable(local, lib.pn_disposition_is_undeliverable(remote))
             if has_room:
-                lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote))
+                check(lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote)))
         elif state == RECEIVED:
             lib.pn_disposition_set_section_number(local, lib.pn_disposition_get_section_number(remote))
             lib.pn_disposition_set_section_offset(local, lib.pn_disposition_get_section_offset(remote))
         elif state > 0x27:
             if not has_room:
                 return
-            lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+            check(lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote)))
         self.update(delivery, state)
 
     def update(self, delivery: Handle, state: int) -> None:
@@ -848,7 +856,7 @@ class _Granting(_Wire):
     def offered(self) -> frozenset[int]:
         """The outcomes that the peer's source offers; where it names none, all."""
         if self._offered is None:
-            named = symbols_of(lib.pn_terminus_outcomes(lib.pn_link_remote_source(self.link)))
+            named = symbols_of(self._outcomes)
             known = (_OUTCOMES[name] for name in named if name in _OUTCOMES)
             self._offered = frozenset(known) or frozenset(_OUTCOMES.values())
         return self._offered
@@ -1356,6 +1364,8 @@ class OutgoingWire(_Wire):
         held = ffi.from_buffer(tag)
         its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
         made: Handle = lib.pn_delivery(self.link, its[0])
+        if not made:
+            raise MemoryError
         return made
 
     def send_as(self, size: int, origin: Handle) -> Handle:

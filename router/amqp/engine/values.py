@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from router.amqp.codec import CodecError, decode, encode
 from router.amqp.engine.library import Pointer, ffi, lib
+from router.amqp.guard.shapes import field_of
 from router.amqp.terminus import Condition, Terminus, Violation
 from router.values import Array, Described, symbol, uint, ulong
 
@@ -26,8 +27,11 @@ _DISTRIBUTION_NUMBERS = {name: number for number, name in _DISTRIBUTION.items()}
 _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
 
 
+_OUT_OF_MEMORY: Final = -10  # proton's error.h
 # Key of a dynamic terminus's properties.
 ROUTED_AS: Final = "x-opt-qd.address"
+# Where in a source or target its fields are; capabilities are a coordinator's first.
+_NODE_PROPERTIES, _TARGETS_CAPABILITIES, _SOURCES_OUTCOMES, _SOURCES_CAPABILITIES = 5, 6, 9, 10
 _FLOW: Final = 0x13
 _ATTACH: Final = b"\x00\x53\x12"
 _ATTACH_BYTES: Final = 8 + 3 + 9 + 5 + 5  # what is looked at of one: fewer it never has
@@ -50,22 +54,26 @@ def text_of(value: Pointer) -> str | None:
         raise EngineError("a string is not valid UTF-8") from None
 
 
-def value_of(data: Pointer) -> Any:
-    """Decode the first value of a pn_data_t; None when it is empty."""
-    size = lib.pn_data_encoded_size(data)
-    if size <= 0:
+def value_of(encoded: bytes) -> Any:
+    """Decode a value that the peer wrote; None where it is empty.
+
+    It is never asked of the engine, which would make a node of 72 bytes for each null in it, and keep them.
+    """
+    if not encoded:
         return None
-    if size > MAX_CONTROL_VALUE_BYTES:
-        raise EngineError(f"a value of {size} bytes is over the limit of {MAX_CONTROL_VALUE_BYTES}")
-    buffer = ffi.new("char[]", size)
-    written = lib.pn_data_encode(data, buffer, size)
-    if written < 0:
-        raise EngineError("a value cannot be re-encoded")
+    if len(encoded) > MAX_CONTROL_VALUE_BYTES:
+        raise EngineError(f"a value of {len(encoded)} bytes is over the limit of {MAX_CONTROL_VALUE_BYTES}")
     try:
-        value, _ = decode(bytes(ffi.buffer(buffer, written)))
+        value, _ = decode(encoded)
     except CodecError as error:
         raise EngineError(str(error)) from None
     return value
+
+
+def check(status: int) -> None:
+    """Look whether the engine had the memory that a call needed: else the connection ends. Errors: MemoryError"""
+    if status == _OUT_OF_MEMORY:
+        raise MemoryError
 
 
 def put_value(data: Pointer, value: object) -> None:
@@ -75,7 +83,7 @@ def put_value(data: Pointer, value: object) -> None:
 def put_encoded(data: Pointer, encoded: bytes) -> None:
     """As `put_value`, of a value that is encoded already."""
     lib.pn_data_clear(data)
-    lib.pn_data_decode(data, encoded, len(encoded))
+    check(lib.pn_data_decode(data, encoded, len(encoded)))
 
 
 @lru_cache(maxsize=16)
@@ -84,9 +92,9 @@ def encoded_symbols(symbols: Array) -> bytes:
     return encode(symbols)
 
 
-def symbols_of(data: Pointer) -> tuple[str, ...]:
+def symbols_of(encoded: bytes) -> tuple[str, ...]:
     """The symbols of a capabilities field: one symbol or an array of them (AMQP 1.0 `multiple`)."""
-    value = value_of(data)
+    value = value_of(encoded)
     if value is None:
         return ()
     if isinstance(value, str):
@@ -186,31 +194,43 @@ def put_terminus(pointer: Pointer, terminus: Terminus | None, kind: int) -> None
         put_value(lib.pn_terminus_capabilities(pointer), Array(symbol, tuple(map(symbol, terminus.capabilities))))
 
 
-def terminus_of(pointer: Pointer) -> Terminus | None:
+def terminus_of(pointer: Pointer, encoded: bytes, *, is_source: bool) -> Terminus | None:
+    """encoded  the same as the peer wrote it, for the fields of several values; empty where it wrote none"""
     kind = _TERMINUS_KIND.get(lib.pn_terminus_get_type(pointer))
+    is_coordinator = kind == "coordinator"
+    index = _SOURCES_CAPABILITIES if is_source else 0 if is_coordinator else _TARGETS_CAPABILITIES
+    capabilities = symbols_of(field_of(encoded, index))
     if kind is None:
         # proton takes a source without an address for a null one. Those of routers have a capability.
-        capabilities = symbols_of(lib.pn_terminus_capabilities(pointer))
         return Terminus(capabilities=capabilities) if capabilities else None
+    is_dynamic = bool(lib.pn_terminus_is_dynamic(pointer))
     return Terminus(
-        is_coordinator=kind == "coordinator",
+        is_coordinator=is_coordinator,
         address=text_of(lib.pn_terminus_get_address(pointer)) or None,
-        is_dynamic=bool(lib.pn_terminus_is_dynamic(pointer)),
+        is_dynamic=is_dynamic,
         durability=lib.pn_terminus_get_durability(pointer),
         expiry_policy=_EXPIRY.get(lib.pn_terminus_get_expiry_policy(pointer), "session-end"),
         timeout_s=lib.pn_terminus_get_timeout(pointer),
         distribution_mode=_DISTRIBUTION.get(lib.pn_terminus_get_distribution_mode(pointer)),
-        capabilities=symbols_of(lib.pn_terminus_capabilities(pointer)),
-        routed_as=_routed_as(pointer),
+        capabilities=capabilities,
+        routed_as=_routed_as(node_properties_of(encoded)) if is_dynamic else None,
     )
 
 
-def _routed_as(terminus: Pointer) -> str | None:
+def node_properties_of(terminus: bytes) -> bytes:
+    """The dynamic-node-properties of an encoded source or target; empty where it has none."""
+    return field_of(terminus, _NODE_PROPERTIES)
+
+
+def outcomes_of(source: bytes) -> bytes:
+    """The outcomes of an encoded source; empty where it names none."""
+    return field_of(source, _SOURCES_OUTCOMES)
+
+
+def _routed_as(encoded: bytes) -> str | None:
     """As Terminus.routed_as. Properties that cannot be read say nothing."""
-    if not lib.pn_terminus_is_dynamic(terminus):
-        return None
     try:
-        properties = value_of(lib.pn_terminus_properties(terminus))
+        properties = value_of(encoded)
     except EngineError:
         return None
     key, value = next(iter(properties.items()), (None, None)) if isinstance(properties, dict) else (None, None)
@@ -218,7 +238,6 @@ def _routed_as(terminus: Pointer) -> str | None:
     return str(value) if is_said else None
 
 
-def put_routed_as(terminus: Pointer, address: str) -> None:
-    """Write the address that link routes are looked up by into the properties of a terminus that has one."""
-    properties = lib.pn_terminus_properties(terminus)
-    put_value(properties, {**value_of(properties), symbol(ROUTED_AS): address})
+def put_routed_as(terminus: Pointer, node_properties: bytes, address: str) -> None:
+    """Write the address that link routes are looked up by into the properties of a terminus, which has one."""
+    put_value(lib.pn_terminus_properties(terminus), {**value_of(node_properties), symbol(ROUTED_AS): address})

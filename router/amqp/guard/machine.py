@@ -13,6 +13,7 @@ from typing import Final
 
 from router.amqp.buffers import MAX_OPEN_BYTES
 from router.amqp.decoding import Buffer
+from router.amqp.guard import states
 from router.amqp.guard.begun import Begun, CannotBegin
 from router.amqp.guard.performatives import (
     ATTACH,
@@ -70,8 +71,8 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "attach", "begun", "channels", "drain_limit", "highest", "is_open", "max_frame_bytes",
-        "offered_channel_max", "peers_channel_max", "scan", "stage", "tables", "unanswered", "unwritten",
+        "acting", "answerable", "begun", "channels", "details", "drain_limit", "highest", "is_open", "max_frame_bytes",
+        "offered_channel_max", "peers_channel_max", "replaced", "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
@@ -89,9 +90,12 @@ class Guard:
         self.unwritten: dict[int | None, int] = {}
         self.unanswered: set[int] = set()  # channels that the peer began, where our Begin may be in the engine still
         self.begun = Begun()
+        # The frame just admitted that was not plain, until the engine has acted on it.
+        self.acting: Performative | None = None
+        self.details = 0  # memory that its state takes for each delivery, beside the record
+        self.replaced: bytes | None = None  # the engine is to see this in its place
         # Of the Flow just admitted, where a receiver drains its link: the delivery-count that its credit is up to.
         self.drain_limit: int | None = None
-        self.attach: Performative | None = None  # just admitted: for the engine, which does not read all of it
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -218,8 +222,14 @@ class Guard:
 
     # The peer's frames
 
+    def acted(self) -> None:
+        """The engine has acted on all that it has seen."""
+        self.acting = self.drain_limit = self.replaced = None
+        self.details = 0
+
     def admit(self, performative: Performative | None) -> bool:
-        """Take one performative as said. Returns whether the engine is to see it."""
+        """Take one performative as said. Returns whether the engine is to see it, or what stands in `replaced`."""
+        self.acting = performative
         if self.stage == "header":
             self.stage = "open"
             return True
@@ -255,6 +265,7 @@ class Guard:
 
     def close(self) -> None:
         """Admit nothing more."""
+        self.acted()
         self.stage = "closed"
         self.tables.max_frame = 0
 
@@ -325,7 +336,6 @@ class Guard:
             # The answer needs a handle of ours, and they are used up.
             answerable = self.answerable[channel]
             raise Refused(_NOT_ALLOWED, f"attach of more links than the {answerable} that handle-max lets us answer")
-        self.attach = performative
         link = self.tables.add(link_key(channel, handle))
         if not fields["role"]:
             link.flags = IS_SENDER
@@ -358,6 +368,8 @@ class Guard:
         link, fields = self._link(performative), performative.fields
         if not link.flags & IS_SENDER:
             raise Refused(_NOT_ALLOWED, f"transfer on handle {fields['handle']}, on which the peer receives")
+        if states.details_bytes(performative):
+            raise states.refusal(performative)
         number = fields.get("delivery-id")
         if link.flags & HAS_MORE:
             if number is not None and number != link.id:
@@ -411,6 +423,11 @@ class Guard:
     def _disposition(self, performative: Performative) -> bool:
         first = performative.fields["first"]
         last = performative.fields.get("last", first)
-        if (last - first) & _MAX_UINT > _MAX_AHEAD:
+        deliveries = ((last - first) & _MAX_UINT) + 1
+        if deliveries - 1 > _MAX_AHEAD:
             raise Refused(_NOT_ALLOWED, f"illegal delivery range: {first:x}-{last:x}")
+        self.details = states.details_bytes(performative)
+        is_senders = not performative.fields["role"]  # names a transaction, or repeats an outcome: no account has more
+        if self.details and (is_senders or states.is_too_large(performative, deliveries=deliveries)):
+            self.replaced, self.details = states.without_details(performative), 0
         return True

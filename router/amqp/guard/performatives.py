@@ -5,7 +5,8 @@ The AMQP engine takes a mistyped or cut field for one that is absent: nothing ma
 Sources: AMQP 1.0 §2.3 (frames), §2.7 (performatives).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from router.amqp.decoding import Buffer, CodecError
@@ -46,6 +47,17 @@ _CONSTRUCTORS: Final = {
 _NULL: Final = b"\x40"
 _OFFERED, _DESIRED = "offered-capabilities", "desired-capabilities"
 _STATE_AND_BEFORE: Final = 5  # fields of a disposition
+# The fields whose bytes the engine keeps as they came, and whether it is ever asked for the values in them, of which it
+# then makes a node each.
+_KEPT: Final[Mapping[int, Mapping[str, bool]]] = {
+    OPEN: {"offered-capabilities": True, "desired-capabilities": True, "properties": True},
+    ATTACH: {"source": True, "target": True, "properties": True},
+    TRANSFER: {"state": True},
+    DISPOSITION: {"state": True},
+    DETACH: {"error": True},
+    END: {"error": False},
+    CLOSE: {"error": False},
+}
 # performative -> its fields in order: (name, type, whether it must be there)
 _FIELDS: Final[dict[int, tuple[tuple[str, str, bool], ...]]] = {
     OPEN: (
@@ -98,6 +110,9 @@ class Performative:
     fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that
     are null or left out are not among them.
     link_name  of an Attach
+    kept       the encoded fields that the engine keeps, those that are there
+    values     elements of all lists, maps and arrays in those of them that the engine is asked for the values of; two
+               more for each described value
     capabilities  of an Attach: offered and desired, each encoded; null where there are none
     """
 
@@ -106,7 +121,14 @@ class Performative:
     size_bytes: int
     fields: dict[str, int]
     link_name: bytes = b""
+    kept: Mapping[str, bytes] = field(default_factory=dict)
+    values: int = 0
     capabilities: tuple[bytes, bytes] = (_NULL, _NULL)
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the fields that the engine keeps."""
+        return sum(map(len, self.kept.values()))
 
     def get(self, name: str) -> int | None:
         return self.fields.get(name)
@@ -149,20 +171,26 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
         _refuse(f"{name} has {count} fields, more than the {len(layout)} that there are")
     fields: dict[str, int] = {}
     link_name = b""
+    kept: dict[str, bytes] = {}
+    values, keeps = 0, _KEPT.get(code, {})
     capabilities = {_OFFERED: _NULL, _DESIRED: _NULL}
     room = Room(MAX_VALUES)
-    for field, kind, _ in layout[:count]:
+    for what, kind, _ in layout[:count]:
         if at >= end:
-            _refuse(f"{name} ends before its field {field}")
+            _refuse(f"{name} ends before its field {what}")
+        before = room.left
         behind = measure(frame, at, end, room)
         if frame[at] != 0x40:
             if frame[at] not in _CONSTRUCTORS[kind]:
-                _refuse(f"field {field} of {name} is no {kind}")
-            fields[field] = _value(frame, at, behind, kind, f"field {field} of {name}")
-            if code == ATTACH and field == "name":
-                link_name = bytes(frame[behind - fields[field] : behind])
-            elif code == ATTACH and field in capabilities:
-                capabilities[field] = bytes(frame[at:behind])
+                _refuse(f"field {what} of {name} is no {kind}")
+            fields[what] = _value(frame, at, behind, kind, f"field {what} of {name}")
+            if code == ATTACH and what == "name":
+                link_name = bytes(frame[behind - fields[what] : behind])
+            elif code == ATTACH and what in capabilities:
+                capabilities[what] = bytes(frame[at:behind])
+            if what in keeps:
+                kept[what] = bytes(frame[at:behind])
+                values += (before - room.left) * keeps[what]
         at = behind
     # proton's clients write the content of a state that is no standard one twice; its engine reads nothing behind it.
     # INVARIANT: the engine reads fields as long as there are bytes, whatever their number is said to be.
@@ -170,11 +198,19 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
         _refuse(f"{name} has bytes behind its last field")
     if end != len(frame) and code != TRANSFER:
         _refuse(f"{name} is followed by {len(frame) - end} bytes that belong to nothing")
-    for field, _, is_mandatory in layout:
-        if is_mandatory and field not in fields:
-            raise Refused("amqp:invalid-field", f"{name} lacks its field {field}")
-    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields, link_name=link_name,
-                        capabilities=(capabilities[_OFFERED], capabilities[_DESIRED]))  # fmt: skip
+    for what, _, is_mandatory in layout:
+        if is_mandatory and what not in fields:
+            raise Refused("amqp:invalid-field", f"{name} lacks its field {what}")
+    return Performative(
+        code=code,
+        channel=channel,
+        size_bytes=len(frame),
+        fields=fields,
+        link_name=link_name,
+        kept=kept,
+        values=values,
+        capabilities=(capabilities[_OFFERED], capabilities[_DESIRED]),
+    )
 
 
 def _refuse(description: str) -> NoReturn:

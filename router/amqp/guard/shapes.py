@@ -19,6 +19,9 @@ _KNOWN: Final = frozenset(
 )
 _BYTES: Final = {code: 1 + _FIXED[code >> 4] for code in _KNOWN if code < 0xA0}  # with the constructor
 _MAPS, _ARRAYS = (0xC1, 0xD1), (0xE0, 0xF0)
+_LIST_WIDTH: Final = {0xC0: 1, 0xD0: 4}  # bytes of a list's size, and of its number of elements
+_NULL: Final = 0x40
+_ANY: Final = 2**63  # for values that have been counted
 
 
 class TooManyValues(CodecError):
@@ -26,17 +29,17 @@ class TooManyValues(CodecError):
 
 
 class Room:
-    """How many elements compound values may still hold, all together."""
+    """How many elements compound values may still hold, all together. A described value counts as three."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("left",)
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self.left = most
 
     def take(self, count: int) -> None:
         """Errors: TooManyValues"""
-        self._left -= count
-        if self._left < 0:
+        self.left -= count
+        if self.left < 0:
             raise TooManyValues("too many elements")
 
 
@@ -49,6 +52,7 @@ def measure(data: Buffer, at: int, limit: int, room: Room, depth: int = 0) -> in
         return _content(data, code, at + 1, limit, room, depth)
     if limit - at < 3 or data[at + 1] == 0:
         raise CodecError("a descriptor is missing or is itself described")
+    room.take(2)
     value = measure(data, at + 1, limit, room, depth + 1)
     if value >= limit or data[value] == 0:
         raise CodecError("a described value is missing or is described again")
@@ -100,6 +104,7 @@ def _elements(data: Buffer, code: int, count: int, at: int, end: int, room: Room
 
 def _array(data: Buffer, count: int, at: int, end: int, room: Room, depth: int) -> int:
     if at < end and data[at] == 0:
+        room.take(2)
         at = measure(data, at + 1, end, room, depth)
     if at >= end or data[at] not in _KNOWN:
         raise CodecError("an array has no constructor")
@@ -114,3 +119,21 @@ def _array(data: Buffer, count: int, at: int, end: int, room: Room, depth: int) 
     for _ in range(count):
         at = _content(data, code, at, end, room, depth)
     return at
+
+
+def field_of(described: bytes, index: int) -> bytes:
+    """One encoded field of a described list that has passed `measure`; empty where it is null or not there."""
+    if not described:
+        return b""
+    end, room = len(described), Room(_ANY)
+    at = measure(described, 1, end, room)
+    width = _LIST_WIDTH.get(described[at])
+    if width is None:
+        return b""
+    first = at + 1 + 2 * width
+    if index >= int.from_bytes(described[at + 1 + width : first], "big"):
+        return b""
+    at = first
+    for _ in range(index):
+        at = measure(described, at, end, room)
+    return b"" if described[at] == _NULL else described[at : measure(described, at, end, room)]

@@ -47,6 +47,7 @@ class Net:
     fallbacks      addresses with a fallback destination
     candidate      a policy to be tried beside that of `vhosts`
     read_bytes     how much of a client's bytes the router reads at once
+    connection_bytes  that a connection is charged for as such; 0, so that a test's numbers are what it does
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
     is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
     is_edge        it is an edge router, of the name router_id
@@ -66,6 +67,7 @@ class Net:
         fallbacks: frozenset[str] = frozenset(),
         read_bytes: int = READ_BYTES,
         limits: Limits = NO_LIMITS,
+        connection_bytes: int = 0,
         progress_s: int = 0,
         is_sliced: bool = False,
         router_id: str | None = None,
@@ -106,7 +108,7 @@ class Net:
         )
         self.core = self.surroundings.core
         self.host: Host | None = None
-        self.core.budgets = Budgets(limits)
+        self.core.budgets = Budgets(limits, connection_bytes=connection_bytes)
         self.progress = Progress(self.core.links, lambda: self.now)
         self.progress.timeout_s = progress_s
         self.ledger = UsageLedger()

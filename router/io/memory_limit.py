@@ -1,0 +1,165 @@
+"""How much memory the system lets this process have, and what happens before it is used up.
+
+The AMQP engine does not look whether it was given what it asked for, and the system kills a container that has used up
+its own: in both cases the process ends, and everybody's connections with it. So the greatest connection is closed
+before. Attack: a process of 2 GiB and 16 MB of outcomes; it died within seconds, by one user.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+# Control groups tell "no limit" by a number that no machine has.
+_NO_LIMIT: Final = 1 << 60
+# Kept free for what is not charged: what is being released, passing messages, and buffers of the allocator.
+_RESERVE_SHARE: Final = 8
+_RESERVE_BYTES: Final = 64 * 1024 * 1024
+# What the process takes beside the budget: its own size, and connections that are not open yet.
+BESIDE_BUDGET_BYTES: Final = 384 * 1024 * 1024
+# The account is within this factor of the memory (router.core.kept).
+_MOST_PER_CHARGED: Final = 2
+
+_Measure = Literal["resident", "virtual", "data"]
+_FIELD: Final[dict[_Measure, int]] = {"virtual": 0, "resident": 1, "data": 5}  # of /proc/self/statm, in pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimit:
+    """size_bytes  that the process may have
+    what        sets it, in words
+    measure     of the process counts
+    """
+
+    size_bytes: int
+    what: str
+    measure: _Measure
+
+    @property
+    def least_free_bytes(self) -> int:
+        """Where less is left, memory is short."""
+        return min(max(self.size_bytes // _RESERVE_SHARE, _RESERVE_BYTES), self.size_bytes // 2)
+
+    @property
+    def largest_budget_bytes(self) -> int:
+        """The routerByteBudget that fits, even if all of it is used; 0: none does."""
+        return max(self.size_bytes - BESIDE_BUDGET_BYTES, 0) // _MOST_PER_CHARGED
+
+
+def least_limit(root: Path = Path("/")) -> MemoryLimit | None:
+    """The least that holds for this process; None where the system sets none.
+
+    root  of the file system, or of a test's
+    """
+    return min((*_of_group(root), *_of_process(), *_of_machine(root)), key=lambda each: each.size_bytes, default=None)
+
+
+def _of_group(root: Path) -> Iterator[MemoryLimit]:
+    """Control groups of both versions, the process's own and those around it. In a container its own is the root."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers == "":
+                mount, name = root / "sys/fs/cgroup", "memory.max"
+            elif "memory" in controllers.split(","):
+                mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            else:
+                continue
+            folder = mount / group.lstrip("/")
+            for each in (folder, *folder.parents):
+                if each.is_relative_to(mount):
+                    yield from _of_file(each / name)
+
+
+def _of_file(path: Path) -> Iterator[MemoryLimit]:
+    with contextlib.suppress(OSError, ValueError):
+        size = int(path.read_text())
+        if size < _NO_LIMIT:
+            yield MemoryLimit(size_bytes=size, what="memory limit of the control group", measure="resident")
+
+
+def _of_process() -> Iterator[MemoryLimit]:
+    measures: tuple[tuple[str, int, _Measure], ...] = (
+        ("RLIMIT_AS", resource.RLIMIT_AS, "virtual"),
+        ("RLIMIT_DATA", resource.RLIMIT_DATA, "data"),
+    )
+    for name, number, measure in measures:
+        size, _ = resource.getrlimit(number)
+        if size != resource.RLIM_INFINITY:
+            yield MemoryLimit(size_bytes=size, what=name, measure=measure)
+
+
+def _of_machine(root: Path) -> Iterator[MemoryLimit]:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                size = int(line.split()[1]) * 1024
+                yield MemoryLimit(size_bytes=size, what="memory of the machine", measure="resident")
+
+
+def warning_of(limit: MemoryLimit | None, budget_bytes: int) -> str | None:
+    """What the log says at the start where peers could use up the memory within the budget; None: nothing.
+
+    budget_bytes  routerByteBudget, 0: none
+    """
+    if limit is None or 0 < budget_bytes <= limit.largest_budget_bytes:
+        return None
+    most = limit.largest_budget_bytes
+    return (
+        f"routerByteBudget is {budget_bytes or 'without limit'}, and the {limit.what} is {limit.size_bytes} bytes: "
+        f"peers can use it up, and the connection that holds most is then closed. "
+        + (f"At most {most} fits" if most else f"More than {BESIDE_BUDGET_BYTES} bytes are needed beside it")
+    )
+
+
+class Shortage:
+    """Sheds what peers hold when memory is short.
+
+    on_second is called every second.
+    """
+
+    def __init__(
+        self,
+        limit: MemoryLimit,
+        shed: Callable[[], str | None],
+        say: Callable[[str], None],
+        used: Callable[[MemoryLimit], int] | None = None,
+    ) -> None:
+        """shed  closes the connection that holds most, and returns its name; None: none holds much
+        say   writes a line to the log
+        used  bytes of the limit
+        """
+        self._limit = limit
+        self._shed = shed
+        self._say = say
+        self._used = used or used_bytes
+        self._trim: Callable[[int], int] = lambda _pad: 0
+        with contextlib.suppress(AttributeError, OSError):
+            self._trim = ctypes.CDLL(None).malloc_trim
+
+    def on_second(self, _now: float) -> None:
+        if not self._is_short:
+            return
+        self._trim(0)  # what was shed a second ago is free, and may still be the process's
+        if self._is_short and (name := self._shed()) is not None:
+            self._say(
+                f"memory is short: {self._used(self._limit)} bytes are used, and the {self._limit.what} is "
+                f"{self._limit.size_bytes}; connection {name}, which holds most, is closed"
+            )
+
+    @property
+    def _is_short(self) -> bool:
+        return self._limit.size_bytes - self._used(self._limit) < self._limit.least_free_bytes
+
+
+def used_bytes(limit: MemoryLimit) -> int:
+    """Bytes that the process has of what is limited; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[_FIELD[limit.measure]]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
