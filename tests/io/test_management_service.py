@@ -29,9 +29,12 @@ class Scene:
             begin=begin, failed=lambda error: Response(status=500, description=type(error).__name__, body={})
         )
         made: Any = ManagementService
+
+        def requester(connection: int, *, is_direct: bool) -> Requester:
+            return Requester(connection_id=connection, rights=UNRESTRICTED, is_direct=is_direct)
+
         self.service = made(
-            core, agent, lambda connection: Requester(connection_id=connection, rights=UNRESTRICTED),
-            lambda link, to: True, lambda effect: None, lambda: None, self.names,
+            core, agent, requester, lambda link, to: True, lambda effect: None, lambda: None, self.names
         )  # fmt: skip
 
     def _send(self, to: object, payload: bytes, *, asker: Any) -> None:
