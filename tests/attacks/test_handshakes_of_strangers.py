@@ -155,8 +155,8 @@ def chain(folder: Path, length: int, key: Key) -> TlsProfile:
     (folder / "chain.key").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     )
-    files = (str(folder / name) for name in ("ca.crt", "chain.crt", "chain.key"))
-    return TlsProfile(name="chain", **dict(zip(("ca_cert_file", "cert_file", "private_key_file"), files, strict=True)))
+    authority, chain, private_key = (str(folder / name) for name in ("ca.crt", "chain.crt", "chain.key"))
+    return TlsProfile(name="chain", ca_cert_file=authority, cert_file=chain, private_key_file=private_key)
 
 
 def certificate(name: str, issuer: str, key: Key) -> x509.Certificate:

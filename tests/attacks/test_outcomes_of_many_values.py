@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from memory_net import MODIFIED, REJECTED, Client, Net, Receiver
+from memory_net import MODIFIED, REJECTED, Client, Net, Receiver, Sender
 
 from router.amqp.engine import pool
 from router.core.budget import Limits
@@ -75,6 +75,7 @@ def test_the_outcome_arrives_without_them(name: str, state: int) -> None:
     says(greedy, 0, None, STATES[name], is_settled=True)
     net.pump()
     (sender,) = honest.ends.values()
+    assert isinstance(sender, Sender)
     (outcome,) = sender.sent[0].updates
     assert (outcome.state, outcome.is_settled) == (state, True)
     assert not outcome.annotations

@@ -3,6 +3,8 @@
 Source: docs/spec/routing.md §14, §15.3; its fault was that a limit of the peer was taken for "no route".
 """
 
+from typing import Any
+
 import pytest
 from memory_net import ACCEPTED, Client, Net, broker
 from test_auto_links import auto_link, status
@@ -18,7 +20,7 @@ def lower_handles(container: Client, room: int) -> None:
     container.say = lambda data: say(data.replace(_UINT_MAX * 3, _UINT_MAX * 2 + lowered))  # type: ignore[method-assign]
 
 
-def narrow_broker(net: Net, room: int, **terms: int) -> Client:
+def narrow_broker(net: Net, room: int, **terms: Any) -> Client:
     container = net.client("broker", role="route-container", **terms)
     lower_handles(container, room)
     net.pump()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ PLENTY = 10_000
 A, B, C, D, E = (f"192.0.2.{number}" for number in range(1, 6))
 
 
-def filled(*hosts: str, **limits: int) -> Handshakes:
+def filled(*hosts: str, **limits: Any) -> Handshakes:
     """Connections 1, 2, ... of these hosts, one a second."""
     handshakes = Handshakes(**limits)
     for number, host in enumerate(hosts, 1):

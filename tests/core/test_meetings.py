@@ -19,6 +19,7 @@ from router.connection.link_routes import LinkRoute, LinkRoutes
 from router.connection.meetings import Meetings
 from router.core.addresses import LiveAddress
 from router.core.work import Work
+from router.values import Condition
 
 AT_ONCE = 1  # routes or links that need no further turn; of the router 64
 PLACES = (Place(kind="container", text="broker"), Place(kind="connection", text="brokers"))
@@ -41,6 +42,7 @@ class Visiting:
     is_gone = False
     container = "broker"
     links: Any = None
+    session_bytes = 0
 
     def __init__(self, attachment: Any, places: tuple[Place, ...]) -> None:
         self.attachment = attachment
@@ -56,6 +58,9 @@ class Visiting:
 
     def takes(self, *_question: object) -> bool:
         return True
+
+    def full(self, why: str) -> Condition:
+        raise AssertionError(f"no link is routed here: {why}")
 
 
 @pytest.fixture(autouse=True, scope="module")

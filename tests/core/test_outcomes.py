@@ -295,7 +295,7 @@ def test_delays_are_counted() -> None:
 
 def names(*outcomes: str) -> proton.Array:
     symbols = [proton.symbol(f"amqp:{outcome}:list") for outcome in outcomes]
-    return proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *symbols)
+    return proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *symbols)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

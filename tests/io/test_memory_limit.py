@@ -62,7 +62,8 @@ def test_nothing_is_told_where_there_is_no_limit() -> None:
 
 def test_while_memory_is_short_one_connection_goes_each_second() -> None:
     limit = MemoryLimit(size_bytes=GIB, what="RLIMIT_AS", measure="virtual")
-    used, said, names = [GIB // 2], [], ["C1", "C2"]
+    said: list[str] = []
+    used, names = [GIB // 2], ["C1", "C2"]
     shortage = Shortage(limit, lambda: names.pop(0) if names else None, said.append, lambda _limit: used[0])
     shortage.on_second(1.0)
     assert said == []
@@ -78,4 +79,4 @@ def test_while_memory_is_short_one_connection_goes_each_second() -> None:
 
 def test_the_process_is_measured() -> None:
     for measure in ("resident", "virtual", "data"):
-        assert used_bytes(MemoryLimit(size_bytes=GIB, what="", measure=measure)) > 1024 * 1024  # type: ignore[arg-type]
+        assert used_bytes(MemoryLimit(size_bytes=GIB, what="", measure=measure)) > 1024 * 1024

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from policy.cli.sources import is_ours
 from policy.editor.checking import Checker
 from policy.editor.completion import Names, Offer, offers_at
 from policy.editor.cursor import Cursor, Role, cursor_at, item_at
@@ -13,7 +14,6 @@ from policy.editor.documents import Document, changed, opened
 from policy.editor.hover import asks_for_rights, description_at, rights_at, rule_page
 from policy.editor.mends import edits_in, safe_edits
 from policy.editor.positions import Positions, with_plain_line_ends
-from policy.editor.projects import is_ours
 from policy.editor.vocabulary import attributes_at, section_types
 
 VHOST = '[["vhost", {"hostname": "shop", "groups": {"apps": {"users": "ann, bob", "remoteHosts": "10.0.0.1"}}}]]'

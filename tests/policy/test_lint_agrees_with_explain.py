@@ -29,7 +29,7 @@ PLACES = (
 )
 ITEMS = st.lists(st.builds(str.__add__, SCHEMES, st.sampled_from(PLACES)), min_size=1, max_size=3)
 PATTERNS = ("_topo/#", f"_topo/0/{ROUTER}/#", "_topo/*/*/*", "events", "_edge/#")
-LISTS = st.one_of(
+LISTS: st.SearchStrategy[dict[str, list[str]]] = st.one_of(
     st.fixed_dictionaries({"targets": ITEMS}, optional={"denyTargets": ITEMS}),
     st.fixed_dictionaries({"targetPattern": st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=2)}),
     st.just({}),
