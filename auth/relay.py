@@ -231,7 +231,7 @@ class RelayedNegotiation:
         if self._state is not _State.AWAITING_SERVICE:
             return self.fail("the service vouched for nobody")
         if not voucher.user and voucher.grants is None:
-            # Attack: a service that lets in and forgets to say whom. The user "" would be one of policy's rules. Where the
+            # Attack: a service that lets in and forgets to say whom: policy may have rules for the name "". Where the
             # service says what the client may do, as those of 1.20 do, no rule looks for a name.
             return self.fail("the service let the client in and named no user")
         self._state = _State.DONE
