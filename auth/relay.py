@@ -50,7 +50,7 @@ class Forward:
 class Voucher:
     """The service's word on who the client is.
 
-    user    "" where it names none: then the client is not let in
+    user    "" where it names none: then only a client with grants is let in
     grants  None where it says nothing of addresses
     """
 
@@ -230,8 +230,9 @@ class RelayedNegotiation:
         """The service has let the client in and said who it is."""
         if self._state is not _State.AWAITING_SERVICE:
             return self.fail("the service vouched for nobody")
-        if not voucher.user:
-            # Attack: a service that lets in and forgets to say whom. The user "" would be one of policy's rules.
+        if not voucher.user and voucher.grants is None:
+            # Attack: a service that lets in and forgets to say whom: policy may have rules for the name "". Where the
+            # service says what the client may do, as those of 1.20 do, no rule looks for a name.
             return self.fail("the service let the client in and named no user")
         self._state = _State.DONE
         identity = Identity(

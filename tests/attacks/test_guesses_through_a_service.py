@@ -33,7 +33,7 @@ def service(call: Call) -> None:
         is_right = False
     call.send(frame(OUTCOME, ubyte(OK if is_right else AUTH), kind=1))
     if is_right:
-        call.open()
+        call.open(properties={"authenticated-identity": {symbol("sub"): "alice"}})
     call.stay()
 
 
