@@ -30,7 +30,7 @@ def held_bytes(net: Net) -> int:
             total += len(item.payload)
             legs.append(item.leg)
         streams |= {leg.stream for leg in legs if leg is not None}
-    return total + sum(stream.parts.kept + stream.own_bytes for stream in streams)
+    return total + int(sum(stream.parts.kept + stream.own_bytes for stream in streams))
 
 
 def incoming_bytes(session: object) -> int:
