@@ -416,16 +416,6 @@ def test_challenges_and_responses_pass_unchanged(daemon: Callable[..., Daemon]) 
         assert router.wait_for_log(r"AUTHSERVICE \(info\) authenticated as odd$")
 
 
-def test_a_service_that_names_nobody_lets_nobody_in(daemon: Callable[..., Daemon]) -> None:
-    with serving(good({})) as service:
-        router = daemon(configuration(at(service)))
-        with Peer(router) as peer:
-            peer.offered()
-            peer.call.send(sasl_init("PLAIN", b"\0alice\0secret"))
-            assert peer.outcome() == 1
-        assert router.wait_for_log("named no user")
-
-
 def test_no_empty_password_reaches_a_service(daemon: Callable[..., Daemon]) -> None:
     """It would be an anonymous bind to a directory, which lets in."""
     with serving(good(sub("root"))) as service:
