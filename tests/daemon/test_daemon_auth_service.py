@@ -399,7 +399,7 @@ def test_challenges_and_responses_pass_unchanged(daemon: Callable[..., Daemon]) 
             call.send(frame(CHALLENGE, challenge, kind=1))
             heard.append(call.expect(RESPONSE)[0])
         call.send(frame(OUTCOME, ubyte(0), kind=1))
-        call.open(properties={})
+        call.open(properties=sub("odd"))
         call.stay()
 
     with serving(behave) as service:
@@ -413,8 +413,7 @@ def test_challenges_and_responses_pass_unchanged(daemon: Callable[..., Daemon]) 
                 peer.call.send(frame(RESPONSE, response, kind=1))
             assert peer.outcome() == 0
         assert heard == said
-        # No name: "", not nobody.
-        assert router.wait_for_log(r"AUTHSERVICE \(info\) authenticated as $")
+        assert router.wait_for_log(r"AUTHSERVICE \(info\) authenticated as odd$")
 
 
 def test_no_empty_password_reaches_a_service(daemon: Callable[..., Daemon]) -> None:
