@@ -261,7 +261,7 @@ def test_what_would_fail_the_first_client_is_said_when_the_listener_is_made(daem
     )
     router.wait_for_log(
         r"CONN_MGR \(warning\) listener 127\.0\.0\.1:0: TLS will fail until sslProfile broken can be used: .*"
-        r"\(/no/such\.pem: No such file or directory\)$"
+        r"\(certFile /no/such\.pem: No such file or directory\)$"
     )
     router.wait_for_log(
         r"CONN_MGR \(warning\) listener 127\.0\.0\.1:0: nobody can log in, none of its SASL mechanisms can be offered: "
