@@ -1,6 +1,7 @@
 """Values of options; a refusal names the right form."""
 
 import argparse
+import re
 from difflib import get_close_matches
 from typing import NoReturn
 
@@ -25,7 +26,8 @@ def rule_id(text: str) -> str:
     ids = [rule.ID for rule in RULES]
     if (found := text.upper()) in ids:
         return found
-    similar = get_close_matches(found, ids, n=1)
+    padded = re.sub(r"[0-9]+", lambda number: number[0].zfill(3), found)
+    similar = [padded] if padded in ids else get_close_matches(found, ids, n=1)
     advice = f"did you mean {similar[0]}? " if similar else ""
     raise argparse.ArgumentTypeError(f"{text!r} is no rule: {advice}`qdpolicy rules` lists them")
 
