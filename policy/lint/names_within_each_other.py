@@ -1,20 +1,22 @@
 """An item lets a user have what begins with the user's name and a separator, and the name of another user does.
 
 Under `${user}.*` and `${user}/#` the user `bob` has all that begins with `bob.`, and with it the addresses of
-`bob.smith`. Give the users names without `.` and `/`, or write the addresses of the one with the shorter name out.
+`bob.smith`. Give the users names without `.` and `/`, or end the item with the name, as `inbox.${user}` does. Where
+users are not listed it is a note: whoever names them has to see to it.
 """
 
 from collections.abc import Iterator
 
 from policy.addressing.lists import USER_TOKEN
 from policy.groups import ADDRESS_KEYS
-from policy.lint.findings import About, Family, Finding, Level, PolicyText
+from policy.lint.findings import About, Confidence, Family, Finding, GroupText, Level, PolicyText
 from policy.vhosts import ANY_USER
 
 ID = "PAL081"
 TITLE = "users within each other's names"
 FAMILY = Family.SECURITY
 _SEPARATORS = (".", "/")
+_INSTEAD = f"inbox.{USER_TOKEN}"
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -25,14 +27,25 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             for at, character in enumerate(longer):
                 if character in _SEPARATORS and longer[:at] in names:
                     reached.setdefault(longer[:at], []).append(longer)
+        open_groups = {group.name for group in vhost.open_groups}
         for group in vhost.groups:
             within = [user for user in group.items("users") if user in reached]
-            for key in ADDRESS_KEYS if within else ():
-                for item in group.items(key):
-                    if _reaches_further(key, item):
-                        user = within[0]
-                        text = f"under '{item}' the user '{user}' also has the addresses of '{reached[user][0]}'"
-                        yield group.finding(ID, Level.WARNING, text, key, About(item=item))
+            if within:
+                user = within[0]
+                text = f"the user '{user}' also has the addresses of '{reached[user][0]}'"
+                yield from _findings(group, text, Level.WARNING, Confidence.CERTAIN)
+            elif group.name in open_groups or group.items("authenticatorGroups"):
+                text = f"a user 'bob' also has the addresses of 'bob.smith': write whole addresses, such as '{_INSTEAD}'"
+                text += ", or see that no user's name has a '.' or '/'"
+                yield from _findings(group, text, Level.NOTE, Confidence.POSSIBLE)
+
+
+def _findings(group: GroupText, text: str, level: Level, confidence: Confidence) -> Iterator[Finding]:
+    for key in ADDRESS_KEYS:
+        for item in group.items(key):
+            if _reaches_further(key, item):
+                about = About(item=item, confidence=confidence)
+                yield group.finding(ID, level, f"under '{item}' {text}", key, about)
 
 
 def _reaches_further(key: str, item: str) -> bool:
