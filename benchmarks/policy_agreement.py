@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+from urllib.parse import quote
 
 from benchmarks.naive_addresses import ROUTER, key_of, meaning, names_of, read
 from policy.addressing.address import Address, Unclear, resolve_named
@@ -50,6 +51,7 @@ LITERALS = (
     "q.*",
     "${user}",
     "${user}.*",
+    *("${user:escaped}", "${user:escaped}.*", "a.${user:escaped}/b", "in.${user:escaped}*", "x:/${user:escaped}*"),
     "in.${user}",
     "${user}*",
     "x${user}y",
@@ -67,6 +69,7 @@ PATTERNS = (
     "*.#",
     "${user}",
     "${user}/#",
+    *("${user:escaped}", "${user:escaped}/#", "a/${user:escaped}", "x${user:escaped}", "#.${user:escaped}"),
     "a/${user}",
     "x${user}",
     "a.b",
@@ -233,8 +236,14 @@ def matches_literal(item: str, user: str, address: str) -> bool:
     return address.startswith(text) if is_prefix else address == text
 
 
+def as_one_word(user: str) -> str:
+    return quote(user, safe="$,{}@").replace(".", "%2E")
+
+
 def matches(key: str, item: str, user: str, text: str) -> bool:
     is_pattern = key.endswith("Pattern")
+    if "${user:escaped}" in item:
+        item, user = item.replace("${user:escaped}", "${user}"), as_one_word(user)
     return matches_pattern(item, user, text) if is_pattern else matches_literal(item, user, text)
 
 
@@ -520,6 +529,7 @@ class Asked:
 
 def random_asked(chance: random.Random, user: str, tenant: str | None) -> Asked:
     separator = chance.choice("./")
+    user = chance.choice((user, as_one_word(user)))
     text: str | None = separator.join(chance.choice((*WORDS, user)) for _ in range(chance.randint(0, 4)))
     text = chance.choice((text, text, text, None, f"{user}.q", f"in.{user}", f"a/{user}", chance.choice(SPECIAL)))
     if text and chance.random() < 0.4:

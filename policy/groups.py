@@ -9,12 +9,15 @@ from typing import Final
 
 from policy.addressing.lists import (
     DEPRECATED_USER_TOKEN,
+    ESCAPED_USER_TOKEN,
     USER_TOKEN,
     AddressRules,
     LiteralRules,
     compile_literals,
     compile_patterns,
     denied_items,
+    has_user_token,
+    split_at_user,
 )
 from policy.attributes import (
     MAX_CONNECTIONS,
@@ -298,7 +301,8 @@ def _window(instants: Mapping[str, float], prefix: str, group: str, reading: Rea
 
 def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
     """The item with the deprecated token replaced, if its `${user}` stands where it may."""
-    count = item.count(DEPRECATED_USER_TOKEN)  # which is a part of the current one
+    # The deprecated token is a part of the current one.
+    count = item.count(DEPRECATED_USER_TOKEN) + item.count(ESCAPED_USER_TOKEN)
     if count == 0:
         return item
     key = where[-1]
@@ -306,22 +310,22 @@ def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], read
         text = f"{prefix} policy key '{key}' item '{item}' contains multiple user subtitution tokens"
         raise reading.error(text, *where)
     current = item
-    if USER_TOKEN not in item:
+    if not has_user_token(item):
         current = item.replace(DEPRECATED_USER_TOKEN, USER_TOKEN)
         reading.warnings.append(
             f"{prefix} policy key '{key}' item '{item}': the token '{DEPRECATED_USER_TOKEN}' has been deprecated. "
             f"Use '{USER_TOKEN}' instead"
         )
-    is_inside = USER_TOKEN in current and not current.startswith(USER_TOKEN) and not current.endswith(USER_TOKEN)
-    if key.endswith("Pattern") and is_inside:
-        text = f"item '{item}' may contain match pattern '{USER_TOKEN}' as a prefix or a suffix only."
+    head, token, rest = split_at_user(current)
+    if key.endswith("Pattern") and head and rest:
+        text = f"item '{item}' may contain match pattern '{token}' as a prefix or a suffix only."
         raise reading.error(f"{prefix} policy key '{key}' {text}", *where)
     return current
 
 
 def _read_denied_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
     """A denial holds for every user: a `${user}` in it would be a hole for a peer without a name."""
-    if USER_TOKEN in item or DEPRECATED_USER_TOKEN in item:
+    if has_user_token(item) or DEPRECATED_USER_TOKEN in item:
         text = f"{prefix} policy key '{where[-1]}' item '{item}' must not contain '{USER_TOKEN}'"
         raise reading.error(text, *where)
     return item

@@ -7,7 +7,7 @@ Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +17,11 @@ from policy.addressing.text import RANDOM_NAME, normalise, without_authority
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
+# An extension: the user's name as one word, whatever it contains.
+ESCAPED_USER_TOKEN = "${user:escaped}"  # noqa: S105
+# What separates words or schemes, what a reader may take for a wildcard, and the sign of an escape.
+ESCAPES: Final = {character: f"%{ord(character):02X}" for character in "%./*#:"}
+_ESCAPED: Final = str.maketrans(ESCAPES)
 
 
 # What the addresses of routers begin with, as far as a separator follows.
@@ -46,6 +51,31 @@ def may_stand_for_user(head: str, name: str) -> bool:
     if head.startswith((*_ROUTERS_SIGNS, *(f"{each}/" for each in _ROUTERS))):
         return "/" not in name
     return not head or not _is_routers(head + name)
+
+
+def escaped(name: str) -> str:
+    """A name without separators, another one for each name: `bob.smith` is `bob%2Esmith`."""
+    return name.translate(_ESCAPED)
+
+
+def has_user_token(item: str) -> bool:
+    return USER_TOKEN in item or ESCAPED_USER_TOKEN in item
+
+
+def split_at_user(item: str) -> tuple[str, str, str]:
+    """What stands before the token for the user's name, the token, and the rest, as str.partition gives them."""
+    return item.partition(ESCAPED_USER_TOKEN if ESCAPED_USER_TOKEN in item else USER_TOKEN)
+
+
+def name_for(token: str, user: str) -> str:
+    """What stands for a token."""
+    return escaped(user) if token == ESCAPED_USER_TOKEN else user
+
+
+def with_user(item: str, user: str) -> str:
+    """The item with the user's name put in."""
+    head, token, rest = split_at_user(item)
+    return f"{head}{name_for(token, user)}{rest}" if token else item
 
 
 class AddressMatcher(Protocol):
@@ -142,6 +172,7 @@ class Permission:
 @dataclass(frozen=True, slots=True)
 class _UserItem:
     head: str
+    token: str
     rest: str  # without the trailing `*`
     is_prefix: bool
     item: str
@@ -170,13 +201,14 @@ class LiteralRules:
         exact: dict[str, str] = {}
         prefixes: list[tuple[str, str]] = []
         for rule in self.user_items:
-            if not may_stand_for_user(rule.head, user):
+            name = name_for(rule.token, user)
+            if not may_stand_for_user(rule.head, name):
                 continue
             if not rule.is_prefix:
-                exact[f"{rule.head}{user}{rule.rest}"] = rule.item
+                exact[f"{rule.head}{name}{rule.rest}"] = rule.item
             # `${user}*` would let a peer without a name have everything, and `inbox.${user}*` everybody's inbox.
             elif user or rule.rest:
-                prefixes.append((f"{rule.head}{user}{rule.rest}", rule.item))
+                prefixes.append((f"{rule.head}{name}{rule.rest}", rule.item))
         return _BoundLiterals(self, exact, tuple(prefixes))
 
 
@@ -216,7 +248,7 @@ def compile_literals(items: Iterable[str]) -> LiteralRules:
         return _NO_LITERALS
     rules = _literals(canonical)
     # Whole addresses are compared as they stand.
-    open_items = (item for item in canonical if item.endswith("*") or USER_TOKEN in item)
+    open_items = (item for item in canonical if item.endswith("*") or has_user_token(item))
     aliases = _aliases(open_items, reached_literal, _literals)
     return replace(rules, aliases=aliases) if aliases else rules
 
@@ -227,10 +259,10 @@ def _literals(canonical: Collection[str]) -> LiteralRules:
     prefixes: dict[int, set[str]] = {}
     user_items: list[_UserItem] = []
     for item in canonical:
-        if USER_TOKEN in item:
-            head, _, rest = item.partition(USER_TOKEN)
+        head, token, rest = split_at_user(item)
+        if token:
             is_prefix = rest.endswith("*")
-            user_items.append(_UserItem(head, rest.removesuffix("*"), is_prefix, item))
+            user_items.append(_UserItem(head, token, rest.removesuffix("*"), is_prefix, item))
         elif item.endswith("*"):
             prefixes.setdefault(len(item) - 1, set()).add(item[:-1])
         else:
@@ -286,43 +318,52 @@ def denied_items(items: Iterable[str]) -> tuple[str, ...]:
 class PatternRules:
     """`sourcePattern` or `targetPattern`.
 
-    after_user   what may follow the user's name, of the items `${user}` and `${user}/...`
-    before_user  what may precede it, of the items `.../${user}`
+    after_user   token -> what may follow the user's name, of the items `${user}` and `${user}/...`
+    before_user  token -> what may precede it, of the items `.../${user}`
     """
 
     canonical: tuple[str, ...]
     items: tuple[str, ...]
     tree: PatternTree
-    after_user: PatternTree | None
-    before_user: PatternTree | None
+    after_user: Mapping[str, PatternTree]
+    before_user: Mapping[str, PatternTree]
     aliases: tuple[Alias, ...] = ()
 
     def bind(self, user: str) -> AddressMatcher:
-        return _BoundPatterns(self, user if may_stand_for_user("", user) else "")
+        after, before = (
+            tuple(
+                (name, tree)
+                for token, tree in trees.items()
+                # A missing name is not a token.
+                if (name := name_for(token, user)) and may_stand_for_user("", name)
+            )
+            for trees in (self.after_user, self.before_user)
+        )
+        return _BoundPatterns(self, after, before)
 
 
 @dataclass(frozen=True, slots=True)
 class _BoundPatterns:
     rules: PatternRules
-    user: str
+    after_name: tuple[tuple[str, PatternTree], ...]
+    before_name: tuple[tuple[str, PatternTree], ...]
 
     def match(self, address: str) -> str | None:
-        rules, user = self.rules, self.user
         if not address:
             return None
-        if (item := rules.tree.find(split_tokens(address))) is not None:
+        if (item := self.rules.tree.find(split_tokens(address))) is not None:
             return item
-        # The name is one unit, whatever it contains; a missing name is not a token.
-        if not user:
-            return None
-        if rules.after_user is not None and address.startswith(user):
-            tokens = tokens_after(address[len(user) :])
-            if tokens is not None and (item := rules.after_user.find(tokens)) is not None:
-                return item
-        if rules.before_user is not None and address.endswith(user) and may_stand_for_user(address[: -len(user)], user):
-            tokens = tokens_before(address[: -len(user)])
-            if tokens is not None:
-                return rules.before_user.find(tokens)
+        # The name is one unit, whatever it contains.
+        for name, tree in self.after_name:
+            if address.startswith(name):
+                tokens = tokens_after(address[len(name) :])
+                if tokens is not None and (item := tree.find(tokens)) is not None:
+                    return item
+        for name, tree in self.before_name:
+            if address.endswith(name) and may_stand_for_user(address[: -len(name)], name):
+                tokens = tokens_before(address[: -len(name)])
+                if tokens is not None and (item := tree.find(tokens)) is not None:
+                    return item
         return None
 
 
@@ -335,11 +376,11 @@ def compile_patterns(items: Collection[str]) -> PatternRules:
 
 def _patterns(items: Collection[str]) -> PatternRules:
     plain: list[tuple[list[str], str]] = []
-    after: list[tuple[list[str], str]] = []
-    before: list[tuple[list[str], str]] = []
+    after: dict[str, list[tuple[list[str], str]]] = {}
+    before: dict[str, list[tuple[list[str], str]]] = {}
     canonical: set[str] = set()
     for item in sorted(set(items)):
-        head, token, rest = item.partition(USER_TOKEN)
+        head, token, rest = split_at_user(item)
         if not token:
             tokens = split_tokens(item)
             if tokens:  # separators alone are the pattern of no address
@@ -350,16 +391,16 @@ def _patterns(items: Collection[str]) -> PatternRules:
         canonical.add(item)
         if not head:
             if (words := tokens_after(rest)) is not None:
-                after.append((words, item))
+                after.setdefault(token, []).append((words, item))
         elif not rest and (words := tokens_before(head)) is not None:
-            before.append((words, item))
+            before.setdefault(token, []).append((words, item))
         # Anything else, `x${user}`, is no whole token and can never match.
     return PatternRules(
         canonical=tuple(sorted(canonical)),
         items=tuple(sorted(set(items))),
         tree=PatternTree(plain),
-        after_user=PatternTree(after) if after else None,
-        before_user=PatternTree(before) if before else None,
+        after_user={token: PatternTree(found) for token, found in after.items()},
+        before_user={token: PatternTree(found) for token, found in before.items()},
     )
 
 

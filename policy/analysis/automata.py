@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from policy.addressing.address import MANAGEMENT_NAMES, MANAGEMENT_TEXTS, Address, resolve
-from policy.addressing.lists import USER_TOKEN, compile_literals, tokens_after, tokens_before
+from policy.addressing.lists import compile_literals, name_for, split_at_user, tokens_after, tokens_before
 from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.analysis.effort import Effort
 
@@ -271,13 +271,13 @@ def _denial_automaton(denied: tuple[str, ...], router_id: str, effort: Effort) -
 
 
 def _add_literal(automaton: Automaton, item: str, user: str) -> None:
-    head, token, rest = item.partition(USER_TOKEN)
+    head, token, rest = split_at_user(item)
     is_prefix = item.endswith("*")
     if token:
         rest = rest.removesuffix("*")
         if is_prefix and not user and not rest:
             return
-        text = f"{head}{user}{rest}"
+        text = f"{head}{name_for(token, user)}{rest}"
     else:
         text = item.removesuffix("*")
     start = automaton.state()
@@ -294,7 +294,8 @@ def _add_literal(automaton: Automaton, item: str, user: str) -> None:
 
 
 def _add_pattern(automaton: Automaton, item: str, user: str) -> None:
-    head, token, rest = item.partition(USER_TOKEN)
+    head, token, rest = split_at_user(item)
+    user = name_for(token, user)
     start = automaton.state()
     automaton.starts.add(start)
     if not token:

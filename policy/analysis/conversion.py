@@ -11,7 +11,7 @@ from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network, summarize_address_range
 from typing import Final
 
-from policy.addressing.lists import DEPRECATED_USER_TOKEN, USER_TOKEN, denied_items
+from policy.addressing.lists import DEPRECATED_USER_TOKEN, ESCAPED_USER_TOKEN, USER_TOKEN, denied_items
 from policy.addressing.patterns import ONE
 from policy.analysis.c_router import group_extensions, vhost_extensions
 from policy.analysis.changes import Change
@@ -125,6 +125,8 @@ class _Compatible:
         for key in ADDRESS_KEYS:
             if key in settings:
                 _put_items(settings, key, read_items(settings[key]))
+                if any(ESCAPED_USER_TOKEN in item for item in read_items(settings[key])):
+                    self._refuse((*path, key), f"'{ESCAPED_USER_TOKEN}' is plain text in 1.20, the same for all users")
         if "remoteHosts" in settings:
             _rewrite(settings, "remoteHosts", _as_range)
             if not read_items(settings["remoteHosts"]):

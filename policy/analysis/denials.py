@@ -8,7 +8,7 @@ Pure. Source: docs/policy.md, Extensions.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policy.addressing.lists import USER_TOKEN, denied_items
+from policy.addressing.lists import denied_items, has_user_token
 from policy.analysis.automata import address_automaton, denial_automaton, find_word, unclear_automaton
 from policy.analysis.effort import Effort
 from policy.analysis.request_classes import names_in_denied, user_shapes
@@ -65,7 +65,7 @@ def idle_denials(
 def _word(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort, *, is_denied: bool) -> str | None:
     """An address that the items allow some user, and that is denied or not; None: there is none."""
     users = [""]
-    if any(USER_TOKEN in item for item in items):
+    if any(map(has_user_token, items)):
         users += [*sorted(names_in_denied(items, denied, effort)), *user_shapes([(key, tuple(items))])]
     # An item that is another spelling has no plain text: the denials of its texts are compared.
     plain = tuple(item for item in items if not _has_names(item))

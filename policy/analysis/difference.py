@@ -15,7 +15,14 @@ from functools import lru_cache, partial
 from typing import Final
 
 from policy.addressing.address import Address, resolve_named
-from policy.addressing.lists import USER_TOKEN, Permission, compile_literals, compile_patterns, reached_item
+from policy.addressing.lists import (
+    Permission,
+    compile_literals,
+    compile_patterns,
+    has_user_token,
+    reached_item,
+    with_user,
+)
 from policy.analysis.automata import Automaton, address_automaton, denial_automaton, find_word, unclear_automaton
 from policy.analysis.changes import NAMELESS, OTHERS, Change, UnconfirmedError, Witness
 from policy.analysis.confirmation import confirms
@@ -212,7 +219,7 @@ def _address_changes(
                 continue
             with effort.naming(less.items):
                 effort.spend(_ITEM_STEPS + 2 * len(less.items))
-            has_user = any(USER_TOKEN in each for each in (item, *less.items))
+            has_user = any(map(has_user_token, (item, *less.items)))
             for addresses, exceptions, word in _only_in(item, more, less, user if has_user else "", router_id, effort):
                 change = _change(is_widening, direction, hosts, (one.rule, other.rule))
                 witness = replace(change.witness, direction="send" if direction == "send" else "receive", address=word)
@@ -255,12 +262,12 @@ def _alias_only_in(
     if reached == item or not reached:
         return None
     if not more.key.endswith("Pattern") and not item.endswith("*"):
-        text = item.replace(USER_TOKEN, user)
+        text = with_user(item, user)
         address = resolve_named(text, router_id=router_id)
         is_in = [isinstance(address, Address) and _is_allowed(each, address, user) for each in (more, less)]
         return text if is_in == [True, False] else None
     # One host stands for all where the item leaves it open.
-    head = item[: len(item) - len(reached)].replace(USER_TOKEN, user).replace("*", FRESH_USER).replace("#", FRESH_USER)
+    head = with_user(item[: len(item) - len(reached)], user).replace("*", FRESH_USER).replace("#", FRESH_USER)
     _, is_host_named, host = head.partition("://")
     if is_host_named and "/" not in host:
         # A prefix that ends inside the host, as `amqp://*` does: the address begins behind the host's end.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from policy.addressing.lists import with_user
 from policy.analysis.host_sets import ALL_HOSTS, Hosts, hosts_of
 from policy.decision import Rule
 from policy.groups import UNLIMITED_LINKS, Group
@@ -44,6 +45,10 @@ class AddressList:
 
     def is_same(self, other: "AddressList") -> bool:
         return (self.key, self.items, self.denied) == (other.key, other.items, other.denied)
+
+    def items_for(self, user: str) -> tuple[str, ...]:
+        """The items with the user's name put in."""
+        return tuple(with_user(item, user) for item in self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

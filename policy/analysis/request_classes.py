@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
 from typing import Final
 
-from policy.addressing.lists import USER_TOKEN
+from policy.addressing.lists import ESCAPED_USER_TOKEN, ESCAPES, has_user_token, split_at_user
 from policy.addressing.patterns import PatternTree, split_tokens
 from policy.analysis.changes import NAMELESS, OTHERS
 from policy.analysis.effort import Effort
@@ -133,9 +133,10 @@ def names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort)
 
 def _names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort) -> set[str]:
     found: set[str] = set()
-    if not any(USER_TOKEN in item for item in items):
+    if not any(map(has_user_token, items)):
         return found
-    heads = [each.partition(USER_TOKEN)[0] for each in items]
+    is_escaped = any(ESCAPED_USER_TOKEN in item for item in items)
+    heads = [split_at_user(each)[0] for each in items]
     effort.release()
     for item in denied:
         text = item.removesuffix("*")
@@ -149,7 +150,19 @@ def _names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort
         found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
         if item.endswith("*"):
             found |= {text[begin:] + FRESH_USER for begin in begins}
+            if is_escaped:  # the prefix may end within an escape
+                found |= {text[begin:] + code[at:] for begin in begins for code in ESCAPES.values() for at in (1, 2)}
+    if is_escaped:
+        effort.spend(_TEXT_STEPS * len(found))
+        effort.hold(sum(_TEXT_BYTES + len(name) for name in found))
+        found |= set(map(_unescaped, found))
     return found - {FRESH_USER}
+
+
+def _unescaped(text: str) -> str:
+    for character, code in reversed(ESCAPES.items()):  # that of the escapes themselves last
+        text = text.replace(code, character)
+    return text
 
 
 def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
@@ -158,9 +171,10 @@ def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]
     A name nobody wrote down behaves like a new character, unless patterns count its words: `${user}` may then be one
     word or many. Names of up to MAX_USER_SHAPE characters are made of new words and separators in every way.
     """
-    shapes = [FRESH_USER]
     lists = list(lists)
-    with_user = any(USER_TOKEN in item for _, items in lists for item in items)
+    is_escaped = any(ESCAPED_USER_TOKEN in item for _, items in lists for item in items)
+    shapes = [FRESH_USER, f"{FRESH_USER}.{FRESH_USER}"] if is_escaped else [FRESH_USER]
+    with_user = any(has_user_token(item) for _, items in lists for item in items)
     counting = [item for key, items in lists if key.endswith("Pattern") for item in items]
     if with_user and counting:
         longest = min(2 * max(len(split_tokens(item)) for item in counting) + 2, MAX_USER_SHAPE)

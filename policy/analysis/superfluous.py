@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from policy.addressing.lists import USER_TOKEN, reached_item
+from policy.addressing.lists import has_user_token, reached_item
 from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.analysis.automata import address_automaton, find_word
 from policy.analysis.effort import Effort
@@ -52,7 +52,7 @@ def _candidates(key: str, items: Sequence[str], effort: Effort) -> Iterator[str]
     endless = [item for item in items if _is_endless(item)]
     times = Counter(words[item] for item in items)
     # Two patterns have something in common only where the words before the first wildcard agree, as far as both go.
-    leads = {item: () if USER_TOKEN in item else _lead(words[item]) for item in endless}
+    leads = {item: () if has_user_token(item) else _lead(words[item]) for item in endless}
     counts = Counter(leads.values())
     lengths = sorted({len(lead) for lead in counts})
     for item in items:
@@ -102,13 +102,13 @@ def covering_items(key: str, item: str, others: Sequence[str], effort: Effort | 
 
 def _is_endless(pattern: str) -> bool:
     if "*" not in pattern and "#" not in pattern:
-        return USER_TOKEN in pattern
-    return USER_TOKEN in pattern or not {"*", "#"}.isdisjoint(split_tokens(pattern))
+        return has_user_token(pattern)
+    return has_user_token(pattern) or not {"*", "#"}.isdisjoint(split_tokens(pattern))
 
 
 def _may_meet(item: str, other: str) -> bool:
     """False only when no address matches both patterns."""
-    if USER_TOKEN in item or USER_TOKEN in other:
+    if has_user_token(item) or has_user_token(other):
         return True
     one, another = split_tokens(item), split_tokens(other)
     for mine, its in zip(one, another, strict=False):

@@ -145,7 +145,8 @@ def _known_values(cursor: Cursor, attribute: Attribute, names: Names) -> Iterabl
         if name == "management":
             return _RIGHTS
         if name in ADDRESS_KEYS:
-            return ("${user}",) if name.endswith("Pattern") else ("${user}", "*")
+            tokens = ("${user}", "${user:escaped}")
+            return tokens if name.endswith("Pattern") else (*tokens, "*")
     if cursor.section == VHOST and name == "hostname":
         return ("$default",)
     if (referred := REFERENCES.get(name)) is not None and not attribute.values:

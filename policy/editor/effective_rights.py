@@ -16,7 +16,6 @@ from policy.vhosts import ANY_USER, CONNECTOR_GROUP, DEFAULT_GROUP
 
 MAX_SHOWN_ITEMS = 12
 _MAX_CHARACTERS = 80
-_USER_TOKEN = "${user}"  # noqa: S105
 _NOBODY = "\0"  # no name of a user that a file can have
 
 
@@ -138,7 +137,7 @@ def _lines(grant: Grant, vhost: Section, user: str | None) -> Iterator[str]:
 
 
 def _addresses(addresses: AddressList, user: str | None) -> str:
-    items = [item.replace(_USER_TOKEN, user) if user is not None else item for item in addresses.items]
+    items = addresses.items if user is None else addresses.items_for(user)
     shown = _listed(items, "nothing")
     return f"{shown}, but not {_listed(addresses.denied, '')}" if addresses.denied and items else shown
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from policy.addressing.lists import DEPRECATED_USER_TOKEN, USER_TOKEN
+from policy.addressing.lists import DEPRECATED_USER_TOKEN, ESCAPED_USER_TOKEN, USER_TOKEN
 from policy.addressing.patterns import ANY_NUMBER, PatternTree, configured_tokens, split_tokens
 from policy.lint.findings import PolicyText, SectionText
 from policy.lint.network_roles import role_of
@@ -13,6 +13,7 @@ Key = Literal["sources", "targets"]
 
 CONTAINER_ROLE: Final = "route-container"
 COORDINATOR: Final = "$coordinator"
+_TOKENS: Final = (ESCAPED_USER_TOKEN, USER_TOKEN, DEPRECATED_USER_TOKEN)
 _PLACES: Final = ("connection", "containerId")
 
 
@@ -112,13 +113,15 @@ def ways(policy: PolicyText) -> Iterator[Way]:
 
 def for_every_user(item: str) -> str:
     """An item of a list of literals that allows what the item does, whatever the user's name."""
-    head, token, _ = item.replace(USER_TOKEN, DEPRECATED_USER_TOKEN).partition(DEPRECATED_USER_TOKEN)
-    return f"{head}*" if token else item
+    heads = [item.partition(token)[0] for token in _TOKENS if token in item]
+    return f"{min(heads, key=len)}*" if heads else item
 
 
 def pattern_for_every_user(item: str) -> str:
     """The same of a pattern. A name may be several words."""
-    return item.replace(USER_TOKEN, ANY_NUMBER).replace(DEPRECATED_USER_TOKEN, ANY_NUMBER)
+    for token in _TOKENS:
+        item = item.replace(token, ANY_NUMBER)
+    return item
 
 
 def container_listeners(policy: PolicyText) -> Iterator[tuple[SectionText, SectionText]]:

@@ -9,7 +9,9 @@ the policy. `qdpolicy convert --form compatible` writes vhosts without, where th
 
 from collections.abc import Iterator
 
+from policy.addressing.lists import ESCAPED_USER_TOKEN
 from policy.analysis.c_router import SECTION_EXTENSIONS, group_extensions, policy_extensions, vhost_extensions
+from policy.groups import ADDRESS_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL055"
@@ -31,6 +33,11 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             if "/" in item:
                 text = f"'{item}' is a network, which 1.20 refuses"
                 yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
+        for key in ADDRESS_KEYS:
+            for item in group.items(key):
+                if ESCAPED_USER_TOKEN in item:
+                    text = f"'{ESCAPED_USER_TOKEN}' in '{item}' is plain text in 1.20, the same for all users"
+                    yield group.finding(ID, Level.NOTE, text, key, About(item=item))
         for key in group.settings:
             if key in group_extensions():
                 yield group.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which passes over it", key)

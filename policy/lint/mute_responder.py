@@ -12,13 +12,13 @@ from typing import Final
 
 from policy.addressing.address import Address, resolve
 from policy.addressing.lists import (
-    USER_TOKEN,
     AddressMatcher,
     AddressRules,
     Permission,
     compile_literals,
     compile_patterns,
     denied_items,
+    with_user,
 )
 from policy.groups import DENIED_BY, REPLIES_KEY
 from policy.lint.findings import SOME_USER, About, Confidence, Family, Finding, GroupText, Level, PolicyText
@@ -130,4 +130,4 @@ def _unanswered(mute: list[GroupText], askers: list[GroupText]) -> Iterator[Find
 
 def _sample(user: str, item: str) -> str:
     """An address of the item; none for management, which the router itself answers."""
-    return "" if "$management" in item else item.replace(USER_TOKEN, user).replace("*", "x").replace("#", "x")
+    return "" if "$management" in item else with_user(item, user).replace("*", "x").replace("#", "x")

@@ -1,13 +1,13 @@
 """An item lets a user have what begins with the user's name and a separator, and the name of another user does.
 
 Under `${user}.*` and `${user}/#` the user `bob` has all that begins with `bob.`, and with it the addresses of
-`bob.smith`. Give the users names without `.` and `/`, or end the item with the name, as `inbox.${user}` does. Where
-users are not listed it is a note: whoever names them has to see to it.
+`bob.smith`. Write `${user:escaped}`, in which `.` is `%2E` and `/` is `%2F`, or end the item with the name, as
+`inbox.${user}` does, or give the users names without `.` and `/`. Where users are not listed it is a note.
 """
 
 from collections.abc import Iterator
 
-from policy.addressing.lists import USER_TOKEN
+from policy.addressing.lists import ESCAPED_USER_TOKEN, USER_TOKEN
 from policy.groups import ADDRESS_KEYS
 from policy.lint.findings import About, Confidence, Family, Finding, GroupText, Level, PolicyText
 from policy.vhosts import ANY_USER
@@ -35,8 +35,8 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 text = f"the user '{user}' also has the addresses of '{reached[user][0]}'"
                 yield from _findings(group, text, Level.WARNING, Confidence.CERTAIN)
             elif group.name in open_groups or group.items("authenticatorGroups"):
-                text = f"a user 'bob' also has the addresses of 'bob.smith': write whole addresses, such as '{_INSTEAD}'"
-                text += ", or see that no user's name has a '.' or '/'"
+                text = f"a user 'bob' also has the addresses of 'bob.smith': write '{ESCAPED_USER_TOKEN}', "
+                text += f"or whole addresses such as '{_INSTEAD}', or see that no user's name has a '.' or '/'"
                 yield from _findings(group, text, Level.NOTE, Confidence.POSSIBLE)
 
 

@@ -14,8 +14,10 @@ ID = "PAL154"
 TITLE = "placeholder"
 FAMILY = Family.CORRECTNESS
 
-# `${user}` is a word of the router's own.
-_PLACEHOLDER: Final = re.compile(r"<[A-Za-z][^<>]{0,80}>|\$\{(?!user\})[A-Za-z_][^{}]{0,80}\}|\{\{[^{}]{1,80}\}\}")
+# `${user}` and `${user:escaped}` are words of the router's own.
+_PLACEHOLDER: Final = re.compile(
+    r"<[A-Za-z][^<>]{0,80}>|\$\{(?!user(?::escaped)?\})[A-Za-z_][^{}]{0,80}\}|\{\{[^{}]{1,80}\}\}"
+)
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

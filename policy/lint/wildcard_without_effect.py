@@ -8,13 +8,14 @@ separators alone, such as `/`.
 
 from collections.abc import Iterator
 
-from policy.addressing.lists import USER_TOKEN
+from policy.addressing.lists import ESCAPED_USER_TOKEN, USER_TOKEN, has_user_token
 from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.groups import DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL015"
 TITLE = "wildcard without effect"
+_WORDS = (ONE, ANY_NUMBER, USER_TOKEN, ESCAPED_USER_TOKEN)
 FAMILY = Family.CORRECTNESS
 
 
@@ -31,11 +32,9 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 if not split_tokens(item):
                     text = f"'{item}' in '{key}' has no words: it matches no address"
                     yield group.finding(ID, Level.WARNING, text, key, About(item=item))
-                if ONE not in item and ANY_NUMBER not in item and USER_TOKEN not in item:
+                if ONE not in item and ANY_NUMBER not in item and not has_user_token(item):
                     continue
                 for word in split_tokens(item):
-                    if word not in (ONE, ANY_NUMBER, USER_TOKEN) and any(
-                        token in word for token in (ONE, ANY_NUMBER, USER_TOKEN)
-                    ):
+                    if word not in _WORDS and any(token in word for token in _WORDS):
                         text = f"'{item}': '{word}' is taken literally, wildcards and {USER_TOKEN} must be whole words"
                         yield group.finding(ID, Level.WARNING, text, key, About(item=item))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, NamedTuple
 
-from policy.addressing.lists import USER_TOKEN
+from policy.addressing.lists import has_user_token
 from policy.attributes import SourceLocation
 from policy.hosts import parse_address
 from policy.ruleset import Ruleset
@@ -176,7 +176,7 @@ def _are_names(users: Collection[str]) -> bool:
 def _exact(item: str, addresses: Collection[str]) -> Iterator[str]:
     """The addresses in the place of the item that allowed them, where a list can say just them."""
     # ${user} gives each user his own; the addresses would be everybody's.
-    is_sayable = USER_TOKEN not in item and all(address and set(address) <= _PLAIN for address in addresses)
+    is_sayable = not has_user_token(item) and all(address and set(address) <= _PLAIN for address in addresses)
     if not is_sayable or len(addresses) > MAX_EXACT:
         yield item
         return

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.addressing.lists import compile_literals, compile_patterns
+from policy.addressing.lists import compile_literals, compile_patterns, escaped
 from policy.addressing.patterns import MAX_TOKENS, PatternTree, normalise, split_tokens
 
 
@@ -196,6 +196,57 @@ items = st.one_of(texts, st.tuples(texts, texts).map("${user}".join)).filter(boo
 def test_lists_agree_with_trying_item_by_item(listed: list[str], user: str, address: str) -> None:
     matched = compile_literals(listed).bind(user).match(address) is not None
     assert matched == any(reference_literal(item, user, address) for item in listed)
+
+
+@pytest.mark.parametrize(
+    ("item", "user", "allowed", "denied"),
+    [
+        ("${user:escaped}", "bob", ["bob"], ["bob.x", "${user:escaped}"]),
+        ("${user:escaped}", "b.c/d", ["b%2Ec%2Fd"], ["b.c/d", "b%2Ec/d"]),
+        ("in.${user:escaped}/x", "a%2E", ["in.a%252E/x"], ["in.a%2E/x", "in.a./x"]),
+        ("${user:escaped}.*", "bob", ["bob.", "bob.smith"], ["bob", "bob%2Esmith", "bob%2Esmith.x"]),
+        ("${user:escaped}.*", "bob.smith", ["bob%2Esmith.x"], ["bob.smith.x"]),
+        ("${user:escaped}*", "", [], ["a", "%"]),
+    ],
+)
+def test_an_escaped_name_in_a_literal(item: str, user: str, allowed: list[str], denied: list[str]) -> None:
+    assert [address for address in allowed if not literal(item, user, address)] == []
+    assert [address for address in denied if literal(item, user, address)] == []
+
+
+@pytest.mark.parametrize(
+    ("item", "user", "allowed", "denied"),
+    [
+        ("${user:escaped}", "bob", ["bob", "bob."], ["bob.x", "${user:escaped}"]),
+        ("${user:escaped}/#", "bob", ["bob", "bob.smith/x"], ["bob%2Esmith/x"]),
+        ("${user:escaped}/#", "bob.smith", ["bob%2Esmith", "bob%2Esmith/x"], ["bob.smith/x", "bob.smith"]),
+        ("in/${user:escaped}", "*#:", ["in/%2A%23%3A"], ["in/*#:", "in/x"]),
+        ("x${user:escaped}", "bob", [], ["xbob"]),
+        ("${user:escaped}/#", "", [], ["/a", "a"]),
+    ],
+)
+def test_an_escaped_name_in_a_pattern(item: str, user: str, allowed: list[str], denied: list[str]) -> None:
+    assert [address for address in allowed if not pattern(item, user, address)] == []
+    assert [address for address in denied if pattern(item, user, address)] == []
+
+
+def test_both_ways_to_write_a_name_stand_in_one_list() -> None:
+    patterns = compile_patterns(["${user}/x", "${user:escaped}/#", "in/${user}", "out/${user:escaped}"]).bind("a.b")
+    addresses = ["a.b/x", "a%2Eb/y", "in/a.b", "out/a%2Eb", "a.b/y", "in/a%2Eb", "out/a.b"]
+    expected = ["${user}/x", "${user:escaped}/#", "in/${user}", "out/${user:escaped}", None, None, None]
+    assert [patterns.match(address) for address in addresses] == expected
+
+
+names = st.lists(st.sampled_from([*"ab.*#/:%", "%2E", "2E"]), min_size=1, max_size=4).map("".join)
+
+
+@given(names, names, st.sampled_from([".x", "/x", ".*", "/*", "/#", ".#", "", "/x/#"]), names, st.sampled_from("./"))
+def test_no_escaped_name_is_within_another(user: str, other: str, tail: str, end: str, separator: str) -> None:
+    """The address of one user under an item is the address of no other."""
+    item = f"${{user:escaped}}{tail}"
+    for address in (escaped(user), f"{escaped(user)}{separator}x", f"{escaped(user)}{separator}{end}"):
+        for is_match in (literal, pattern):
+            assert not (is_match(item, user, address) and is_match(item, other, address)) or user == other
 
 
 hostile = st.text(st.sampled_from("a*#./,${}ser"), max_size=8) | st.sampled_from(["${user}", "*", "#", "a,*", "a.#"])

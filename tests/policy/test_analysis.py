@@ -98,6 +98,28 @@ def test_user_tokens_are_compared_for_every_name() -> None:
     assert diff_rulesets(old, old) == ()
 
 
+@pytest.mark.parametrize(("key", "rest"), [("targets", ".*"), ("targetPattern", "/#")])
+def test_an_escaped_name_differs_for_names_with_separators(key: str, rest: str) -> None:
+    old, new = ({"users": "*", "targets": None, key: f"{token}{rest}"} for token in ("${user}", "${user:escaped}"))
+    changes = diff_rulesets(one_group(**old), one_group(**new))
+    assert {(each.is_widening, each.addresses) for each in changes} == {
+        (True, f"${{user:escaped}}{rest}"),
+        (False, f"${{user}}{rest}"),
+    }
+    assert all("." in (each.witness.user or "") for each in changes)
+
+
+@pytest.mark.parametrize(
+    ("denied", "user"), [("in.a%2Eb", "a.b"), ("in.a%252E", "a%2E"), ("in.a%2*", "a#"), ("in.a%2F*", "a/")]
+)
+def test_a_denied_name_that_is_escaped(denied: str, user: str) -> None:
+    old = one_group(users="*", targets="in.${user:escaped}")
+    changes = diff_rulesets(old, one_group(users="*", targets="in.${user:escaped}", denyTargets=denied))
+    assert changes
+    assert not any(each.is_widening for each in changes)
+    assert user in {each.witness.user for each in changes}
+
+
 def test_a_denied_name_among_unnamed_users() -> None:
     """Only the user whose name somebody has denied notices."""
     old = one_group(users="*", targets="in.${user}")
@@ -193,12 +215,14 @@ def test_host_sets() -> None:
 # Properties
 
 DENIED = ["a", "b*", "in.anna", "b.c", "a.b", "_local/a", "_topo/0/QDR/*", "$management", "amqp:/a"]
-ALIASES = ["amqp:/a", "amqp:/b*", "_local/*", "/*", "amqp:*", "amqp:/${user}"]
+ALIASES = ["amqp:/a", "amqp:/b*", "_local/*", "/*", "amqp:*", "amqp:/${user}", "${user:escaped}"]
 literals = st.lists(
     st.sampled_from(["*", "a", "a.*", "b", "${user}", "in.${user}", "${user}.*", "a.b*", *ALIASES]), max_size=3
 )
 patterns = st.lists(
-    st.sampled_from(["#", "*", "a.#", "a.*", "*.b", "${user}", "a/${user}", "${user}.#", "amqp:/#", "_topo/#"]),
+    st.sampled_from(
+        ["#", "*", "a.#", "a.*", "*.b", "${user}", "a/${user}", "${user}.#", "amqp:/#", "_topo/#", "${user:escaped}/#"]
+    ),
     max_size=3,
 )
 

@@ -16,10 +16,11 @@ from policy.analysis.automata import (
 )
 
 texts = st.text(alphabet="ab./*", max_size=6)
+tokens = st.sampled_from(["${user}", "${user:escaped}"])
 users = st.sampled_from(["", "a", "b.a", ".", "a.", "/b", "ab", "*"])
 literal_items = st.lists(
     st.one_of(
-        texts, texts.map(lambda text: text.replace("*", "") + "*"), st.builds("{}${{user}}{}".format, texts, texts)
+        texts, texts.map(lambda text: text.replace("*", "") + "*"), st.builds("{}{}{}".format, texts, tokens, texts)
     ),
     max_size=4,
 ).map(lambda items: tuple(item for item in items if item))
@@ -27,13 +28,14 @@ pattern_words = st.text(alphabet="ab./*#", max_size=7)
 pattern_items = st.lists(
     st.one_of(
         pattern_words,
-        pattern_words.map("${{user}}/{}".format),
-        pattern_words.map("{}/${{user}}".format),
+        st.builds("{}/{}".format, tokens, pattern_words),
+        st.builds("{}/{}".format, pattern_words, tokens),
         st.sampled_from(["${user}", "x${user}", "#", "*", "a.#", ".", "${user}..", "*/#/*", "#.a.#"]),
     ),
     max_size=4,
 ).map(lambda items: tuple(item for item in items if item))
-addresses = st.text(alphabet="ab./*x", min_size=1, max_size=9)
+letters = st.sampled_from([*"ab./*x", "%2E", "%2F"])
+addresses = st.lists(letters, min_size=1, max_size=9).map("".join)
 
 
 def accepts(automaton: Automaton, word: str) -> bool:

@@ -378,6 +378,10 @@ def test_a_rule_names_where_it_is_written() -> None:
     [
         (5, " must be of type 'dict' but is '<class 'int'>'"),
         ({"denySources": "in.${user}"}, " policy key 'denySources' item 'in.${user}' must not contain '${user}'"),
+        (
+            {"denySources": "in.${user:escaped}"},
+            " policy key 'denySources' item 'in.${user:escaped}' must not contain '${user}'",
+        ),
         ({"denyTargets": "{user}"}, " policy key 'denyTargets' item '{user}' must not contain '${user}'"),
         ({"replyWindow": 0}, " option 'replyWindow' has error 'Value '0' is below minimum '1'.'."),
         (

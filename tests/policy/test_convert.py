@@ -188,6 +188,7 @@ def test_what_can_be_expressed_for_the_c_router(group: dict[str, object], expect
     [
         ({}, {"targets": "a.*", "denyTargets": "a.b"}, "of 'a.*' in 'targets' only a part is denied, 'a.x' is not"),
         ({}, {"targets": "in.${user}", "denyTargets": "in.bob"}, "only a part is denied"),
+        ({}, {"targets": "a, ${user:escaped}.*"}, "is plain text in 1.20"),
         ({}, {"targetPattern": "b", "denyTargets": "b"}, "of 'b' in 'targetPattern' only a part is denied, '.b' is"),
         ({}, {"targets": "amqp:/x", "denyTargets": "x"}, "reaches an address by another name"),
         ({}, {"targets": "x/", "denyTargets": "x"}, "reaches an address by another name"),

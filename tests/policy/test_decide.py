@@ -376,6 +376,18 @@ def test_a_connector_without_vhost_or_group_has_no_settings() -> None:
     assert receive(granted, "u") is Reason.ALLOWED
 
 
+def test_an_escaped_name_keeps_users_within_each_others_names_apart() -> None:
+    group = {"sources": "${user:escaped}.*", "targetPattern": "${user:escaped}/#"}
+    rules = ruleset({"hostname": "v", "groups": {"g": {"users": "*", "remoteHosts": "*", **group}}})
+    for user, own, others in (("bob", "bob.x", "bob%2Esmith.x"), ("bob.smith", "bob%2Esmith.x", "bob.smith.x")):
+        facts = ConnectionFacts(user=user, remote_host="10.0.0.1", requested_vhost="v", connection_name="c")
+        granted = decide_connection(rules, facts, Usage()).settings
+        assert granted is not None
+        assert [receive(granted, own), send(granted, own)] == [Reason.ALLOWED] * 2
+        assert receive(granted, others) is Reason.SOURCE_NOT_ALLOWED
+        assert send(granted, others) is Reason.TARGET_NOT_ALLOWED
+
+
 # Rules and errors
 
 

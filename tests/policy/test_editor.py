@@ -168,7 +168,7 @@ def test_effective_rights_of_a_user_and_of_a_group() -> None:
     group = {
         "users": "ann, bob",
         "remoteHosts": ["10.0.0.1", "desk.example"],
-        "sources": "mail.${user}, news",
+        "sources": "mail.${user}, news.${user:escaped}, news",
         "targets": "*",
         "denyTargets": "secret*",
         "maxSenders": 3,
@@ -178,13 +178,13 @@ def test_effective_rights_of_a_user_and_of_a_group() -> None:
     ann = rights(text.replace("ann, b", "an|n, b"))
     assert ann.startswith("**Rights of `ann`** at vhost `shop`, group `apps`")
     assert "may connect from: `10.0.0.1`, `desk.example`" in ann
-    assert "may receive from: `mail.ann`, `news`" in ann
+    assert "may receive from: `mail.ann`, `news`, `news.ann`" in ann
     assert "may send to: `*`, but not `secret*`" in ann
     assert "`allowDynamicSource`" in ann
     assert "maxSenders 3" in ann
     apps = rights(text.replace('"apps"', '"ap|ps"'))
     assert "members: `ann`, `bob`" in apps
-    assert "may receive from: `mail.${user}`, `news`" in apps
+    assert "may receive from: `mail.${user}`, `news`, `news.${user:escaped}`" in apps
     off = rights(text.replace('"apps"', '"ap|ps"'), policy={"enableVhostPolicy": "no"})
     assert "nothing is restricted" in off
 

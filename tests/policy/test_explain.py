@@ -21,7 +21,8 @@ POLICY = """[
     "clerks": {"users": "anna",
       "remoteHosts": "10.0.0.0-10.0.0.9",
       "maxSenders": 1,
-      "targets": "orders.*, ${user}"}}}]
+      "targets": "orders.*, ${user}"},
+    "guests": {"users": "bob, bob.smith", "remoteHosts": "10.0.0.1", "targets": "in.${user:escaped}.*"}}}]
 ]
 """
 
@@ -55,6 +56,16 @@ def facts(user: str | None, host: str, vhost: str) -> ConnectionFacts:
             ["--user", "anna", "--host", "10.0.0.1", "--vhost", "shop", "--send", "Orders.x"],
             1,
             ["DENIED: target_not_allowed", "targets of group 'clerks' admits '${user}', 'orders.*'"],
+        ),
+        (
+            ["--user", "bob.smith", "--host", "10.0.0.1", "--vhost", "shop", "--send", "in.bob%2Esmith.x"],
+            0,
+            ["ALLOWED: allowed", "it matches targets: in.${user:escaped}.*"],
+        ),
+        (
+            ["--user", "bob", "--host", "10.0.0.1", "--vhost", "shop", "--send", "in.bob%2Esmith.x"],
+            1,
+            ["DENIED: target_not_allowed", "targets of group 'guests' admits 'in.${user:escaped}.*'"],
         ),
         (["--user", "anna", "--host", "10.9.0.1", "--vhost", "shop"], 1, ["- host", "10.0.0.0-10.0.0.9", ":6]"]),
         (["--user", "ben", "--host", "10.0.0.1", "--vhost", "shop"], 1, ["no group of vhost 'shop' lists 'ben'"]),

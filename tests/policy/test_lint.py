@@ -133,6 +133,10 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
         ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sources": "${user}.in, in.${user}"}}, set()),
         ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "targetPattern": "${user}/in, in/${user}, x/#"}}, set()),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targets": "${user}.*"}}, set()),
+        ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sources": "${user:escaped}.*"}}, {"PAL055"}),
+        ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sources": "${user:escaped}*"}}, {"PAL013", "PAL055"}),
+        ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sourcePattern": "in/${user:escaped}"}}, {"PAL055"}),
+        ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sourcePattern": "x${user:escaped}"}}, {"PAL015", "PAL055"}),
         (
             {"g": {"users": "a", "authenticatorGroups": "x", "remoteHosts": "127.0.0.1", "targets": "${user}.*"}},
             {"PAL055", "PAL081"},

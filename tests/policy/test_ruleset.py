@@ -84,6 +84,15 @@ HOST_ERROR = "HostStruct: 'x' failed to resolve: '[Errno -2] Name or service not
             "policy key 'sources' item '${user}.{user}' contains multiple user subtitution tokens",
         ),
         (
+            {"targets": "${user:escaped}.${user}"},
+            "policy key 'targets' item '${user:escaped}.${user}' contains multiple user subtitution tokens",
+        ),
+        (
+            {"targetPattern": "a.${user:escaped}.b"},
+            "policy key 'targetPattern' item 'a.${user:escaped}.b' may contain match pattern '${user:escaped}' as a "
+            "prefix or a suffix only.",
+        ),
+        (
             {"targets": "a, {user}{user}"},
             "policy key 'targets' item '{user}{user}' contains multiple user subtitution tokens",
         ),
