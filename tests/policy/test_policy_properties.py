@@ -7,10 +7,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rulesets import at, ruleset
 
+from policy.addressing.lists import escaped
 from policy.analysis.confirmation import confirms
 from policy.analysis.difference import diff_rulesets
 from policy.analysis.effort import TooComplexError
 from policy.decide import decide_connection, decide_link, decide_message
+from policy.decision import Reason
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 
@@ -201,15 +203,18 @@ def test_what_a_name_allows_stands_in_the_address(
 
     def may(name: str, address: str) -> bool:
         facts = ConnectionFacts(user=name, remote_host="10.0.0.1", requested_vhost="h", connection_name="c")
-        granted = decide_connection(rules, facts, Usage()).settings
-        assert granted is not None
-        return decide_link(granted, LinkFacts(direction="receive", address=at(address))).is_allowed
+        decided = decide_connection(rules, facts, Usage())
+        if decided.settings is None:
+            assert decided.decision.reason is Reason.RESERVED_USER_NAME
+            return False
+        return decide_link(decided.settings, LinkFacts(direction="receive", address=at(address))).is_allowed
 
-    around_name = (head + user + tail, f"in.{user}{tail}", f"a/{user}", f"{user}.{tail}")
+    names = (user, escaped(user))
+    around_name = [each for n in names for each in (f"{head}{n}{tail}", f"in.{n}{tail}", f"a/{n}", f"{n}.{tail}")]
     for address in (head + tail, *around_name, "a", "b", "secret"):
         if may(user, address) and not may("", address):
-            places = [at for at in range(len(address) + 1) if user and address.startswith(user, at)]
-            assert any(may(UNIT, address[:at] + UNIT + address[at + len(user) :]) for at in places)
+            places = [(at, name) for at in range(len(address) + 1) for name in names if address.startswith(name, at)]
+            assert any(may(UNIT, address[:at] + UNIT + address[at + len(name) :]) for at, name in places)
 
 
 @pytest.mark.parametrize("user", HOSTILE)
