@@ -20,6 +20,8 @@ from auth.secrets import Secret
 from auth.verify_depth import bound_depth
 from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
+bound_depth()
+
 # Stops a peer that keeps a handshake going for ever with small messages, or has us look at certificates without end.
 # MAX_CERTIFICATES of 4 KiB each, and room; one with an RSA key of 4,096 bits has 2 KiB.
 MAX_HANDSHAKE_BYTES = 48 * 1024
@@ -704,7 +706,6 @@ def _harden(context: ssl.SSLContext) -> None:
     context.options |= ssl.Options.OP_NO_COMPRESSION | ssl.Options.OP_NO_RENEGOTIATION
     # An intermediate CA in caCertFile is an anchor of its own (§6.5).
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    bound_depth(context)
 
 
 def _load_own_certificate(context: ssl.SSLContext, profile: TlsProfile) -> bool:

@@ -5,32 +5,31 @@ Attack: 400 clients that show chains of 90 certificates had the router verify si
 
 import _ssl
 import ctypes
-import ssl
-from collections.abc import Callable
 from typing import Final
 
 # A peer shows its own certificate and those above it. Three or four are usual.
 MAX_CERTIFICATES: Final = 10
 
-
-def _setter() -> Callable[[ctypes.c_void_p, ctypes.c_int], object] | None:
-    """SSL_CTX_set_verify_depth of the very OpenSSL that `ssl` uses; None where it is a part of Python's executable."""
-    try:
-        found = ctypes.CDLL(getattr(_ssl, "__file__", None)).SSL_CTX_set_verify_depth
-    except (AttributeError, OSError):
-        return None
-    found.argtypes, found.restype = (ctypes.c_void_p, ctypes.c_int), None
-    return found
+_NAME: Final = b"default"
 
 
-_SET: Final = _setter()
+def bound_depth() -> None:
+    """Verify no more than MAX_CERTIFICATES of a peer, and the authority of ours above them, in the whole process.
 
-
-def bound_depth(context: ssl.SSLContext) -> None:
-    """Verify no more than MAX_CERTIFICATES of a peer, and the authority of ours above them.
-
-    In CPython's object of a context the pointer to OpenSSL's is the first member, behind what all objects have. Where
-    the function cannot be had, chains are verified as far as MAX_HANDSHAKE_BYTES lets them be sent.
+    OpenSSL keeps a table of parameters, from whose entry "default" every verification takes what its context does not
+    say, and which programs may change. So no object of Python's is looked into. To be called once, before there are
+    threads: OpenSSL's table has no lock. Where the functions cannot be had, as where OpenSSL is a part of Python's
+    executable, chains are verified as far as MAX_HANDSHAKE_BYTES lets them be sent.
     """
-    if _SET is not None:
-        _SET(ctypes.c_void_p.from_address(id(context) + object.__basicsize__), ctypes.c_int(MAX_CERTIFICATES - 1))
+    try:
+        openssl = ctypes.CDLL(getattr(_ssl, "__file__", None))
+        lookup, new = openssl.X509_VERIFY_PARAM_lookup, openssl.X509_VERIFY_PARAM_new
+        copy, name = openssl.X509_VERIFY_PARAM_set1, openssl.X509_VERIFY_PARAM_set1_name
+        set_depth, add = openssl.X509_VERIFY_PARAM_set_depth, openssl.X509_VERIFY_PARAM_add0_table
+    except (AttributeError, OSError):
+        return
+    lookup.restype = new.restype = ctypes.c_void_p
+    usual, ours = ctypes.c_void_p(lookup(_NAME)), ctypes.c_void_p(new())
+    if usual and ours and copy(ours, usual) and name(ours, _NAME):
+        set_depth(ours, ctypes.c_int(MAX_CERTIFICATES - 1))
+        add(ours)

@@ -2,11 +2,21 @@
 the router held its answers back and asked the directory all the same.
 """
 
+import socket
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+import raw_peer
+from certificates import Certificates
+from daemon_process import Daemon, Started
+from directory import PEOPLE, SERVICE, SERVICE_PASSWORD, SUFFIX, Slapd, running
 from memory_net import Client, Net
+from process_log import PATIENCE_S
+from raw_peer import RawPeer
+from server_peer import OUTCOME
 
 from auth.credentials import Answer, CheckPassword, VerifyRequest, VerifyResult
 from auth.sasl_frames import Init, encode
@@ -98,3 +108,84 @@ def test_another_host_logs_in_meanwhile() -> None:
     directory.net.pump()
     assert directory.failures["carol"] == 0
     assert b"\x53\x44" in bytes(client.recorded), "the outcome has come"
+
+
+# A real directory: OpenLDAP's, with the overlay of password policies
+
+ACCOUNTS, MAX_FAILURE = 20, 3
+# More than are needed: the overlay loses a failure where two of an account come at the same moment.
+TRIES_OF_ACCOUNT = 2 * MAX_FAILURE
+GUESSER = "127.0.3.1"
+LOCKING = f"cn=locking,{SUFFIX}"
+CONFIGURATION = """
+policy {{
+    maxLoginDelaySeconds: 2
+    banAllowList: 127.0.0.1
+}}
+ldapAuthenticator {{
+    name: staff
+    urls: {urls}
+    caCertFile: {ca}
+    bindDn: {service}
+    bindPassword: file:{folder}/password
+    userBase: {people}
+    negativeCacheSeconds: 0
+}}
+listener {{
+    name: login
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: yes
+    saslMechanisms: PLAIN
+    authenticators: staff
+}}
+"""
+
+
+def add_accounts(slapd: Slapd) -> None:
+    """Add accounts that the directory locks after MAX_FAILURE wrong passwords."""
+    policy = {"pwdAttribute": "userPassword", "pwdLockout": "TRUE", "pwdMaxFailure": MAX_FAILURE}
+    with slapd.administrator() as administrator:
+        assert administrator.add(LOCKING, ["organizationalRole", "pwdPolicy"], {"cn": "locking", **policy})
+        for number in range(ACCOUNTS):
+            person = {"cn": "x", "sn": "x", "userPassword": "right", "pwdPolicySubentry": LOCKING}
+            assert administrator.add(f"uid=user{number},{PEOPLE}", "inetOrgPerson", person), administrator.result
+
+
+def locked_accounts(slapd: Slapd) -> list[str]:
+    with slapd.administrator() as administrator:
+        administrator.search(PEOPLE, "(pwdAccountLockedTime=*)")
+        return [entry.entry_dn for entry in administrator.entries]
+
+
+def guess_at_once(router: Daemon) -> None:
+    """Try all accounts, one after the other, from one host, and wait for every answer."""
+    address = ("127.0.0.1", router.port("login"))
+    with ExitStack() as stack:
+        peers = []
+        for number in range(ACCOUNTS * TRIES_OF_ACCOUNT):
+            connected = socket.create_connection(address, PATIENCE_S, source_address=(GUESSER, 0))
+            peers.append(RawPeer(stack.enter_context(connected), 0))
+            peers[-1].send(raw_peer.SASL + raw_peer.plain(f"user{number // TRIES_OF_ACCOUNT}", f"wrong {number}"))
+        for peer in peers:
+            assert int(peer.read_until(OUTCOME)[0])
+
+
+@pytest.mark.interop
+def test_attack_one_host_locks_the_accounts_of_a_directory(
+    daemon: Started, certificates: Certificates, require_tool: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """There are no bans. Asked about are the free ones, those under way meanwhile, and those whose answers wait: 12
+    logins, which locked two accounts. When nobody waited for a place, it was all of them.
+    """
+    (tmp_path / "password").write_text(SERVICE_PASSWORD)
+    (tmp_path / "slapd").mkdir()
+    with running(require_tool("slapd", "slapd"), tmp_path / "slapd", certificates) as slapd:
+        add_accounts(slapd)
+        text = CONFIGURATION.format(
+            urls=slapd.ldaps, ca=certificates.ca, service=SERVICE, people=PEOPLE, folder=tmp_path
+        )
+        guess_at_once(daemon(text))
+        binds = [line for line in slapd.log.lines if ' BIND dn="uid=user' in line and "mech=" not in line]
+        assert len(locked_accounts(slapd)) <= 5, "of 20"
+    assert 0 < len(binds) <= 40, "asked about, of 120"

@@ -202,9 +202,22 @@ def test_more_certificates_are_not_verified(tmp_path: Path) -> None:
         shake_hands(chain(tmp_path, MAX_CERTIFICATES + 2, ec.generate_private_key(ec.SECP256R1())))
 
 
-def test_ninety_certificates_are_not_even_given_to_openssl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_are_those_of_a_server_that_the_router_asks(tmp_path: Path) -> None:
+    """In a context that no profile has made: one for keys of tokens, or for a directory."""
+    profile = chain(tmp_path, MAX_CERTIFICATES + 2, ec.generate_private_key(ec.SECP256R1()))
+    showing = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    showing.load_cert_chain(str(profile.cert_file), str(profile.private_key_file))
+    asking = ssl.create_default_context(cafile=str(profile.ca_cert_file))
+    asking.check_hostname = False
+    server, client = TlsTunnel(showing, server_side=True), TlsTunnel(asking, server_side=False)
+    client.start()
+    server.receive(client.take_output())
+    with pytest.raises(TlsFailure, match="certificate chain too long"):
+        client.receive(server.take_output())
+
+
+def test_ninety_certificates_are_not_even_given_to_openssl(tmp_path: Path) -> None:
     profile = chain(tmp_path, 90, rsa.generate_private_key(65537, 2048))
-    monkeypatch.setattr("auth.verify_depth._SET", None)
     with pytest.raises(TlsFailure, match="handshake of more than 49152 bytes"):
         shake_hands(profile)
 

@@ -13,7 +13,9 @@ from auth.credentials import Answer, FetchScramKeys, ScramKeys, VerifyRequest
 from auth.negotiation import Authenticated, Rejected
 from auth.relay import Forward, RelayedNegotiation, ServiceFailed, Voucher
 from auth.sasl_frames import Init, Response, encode
-from router.effects import AdmissionFailed
+from router.connection.relay import RelayTerms
+from router.connection.service import Asker
+from router.effects import AdmissionFailed, Log
 
 SASL = b"AMQP\x03\x01\x00\x00"
 KEYS = ScramKeys(salt=b"salt" * 4, iterations=4096, stored_key=b"s" * 32, server_key=b"k" * 32, is_known=True)
@@ -94,6 +96,44 @@ def test_a_service_that_names_nobody_lets_nobody_in() -> None:
     assert isinstance(effects[0], ServiceFailed)
     assert not any(isinstance(effect, Authenticated) for effect in effects)
     assert isinstance(effects[-1], Rejected)
+
+
+class Login:
+    """A login with a service, for which the test speaks."""
+
+    def __init__(self) -> None:
+        self.sent: list[Init | Response] = []
+        self.is_closed = False
+
+    def send(self, frame: Init | Response) -> None:
+        self.sent.append(frame)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_that_a_service_names_nobody_is_in_both_logs() -> None:
+    askers: list[Asker] = []
+    login = Login()
+
+    def begin(_host: str, asker: Asker) -> Login:
+        askers.append(asker)
+        return login
+
+    terms = RelayTerms(begin=begin, place="s:1", allowed=None, without=frozenset(), realm=None)
+    net = Net(relay=terms)
+    client = net.client(opens=False)
+    client.push_to_router = lambda: False  # type: ignore[method-assign]
+    client.say(SASL)
+    askers[0].offered(("PLAIN",))
+    client.say(encode(Init(mechanism="PLAIN", initial_response=b"\0alice\0secret")))
+    assert len(login.sent) == 1
+    askers[0].vouched(Voucher(groups=("staff",)))
+    net.pump()
+    (event,) = net.audits
+    assert (event["decision"], event["stage"], event["reason"]) == ("deny", "sasl", "verifier_unavailable")
+    assert "named no user" in "".join(effect.text for effect in net.effects if isinstance(effect, Log))
+    assert login.is_closed
 
 
 def test_a_verifier_that_names_nobody_lets_nobody_in() -> None:

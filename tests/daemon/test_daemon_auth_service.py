@@ -282,6 +282,7 @@ HOSTILE: dict[str, tuple[Behaviour, str]] = {
         "a name that is not printable",
     ),
     "rights that are no map": (opened_with({symbol("address-authz"): "everything"}), "address-authz is no map"),
+    "nobody, with no rights either": (opened_with({symbol("groups"): Array(str, ("staff",))}), "named no user"),
     "garbage": (after_outcome(AMQP, b"\x00\x00\x00\x10\x02\x00\x00\x00" + b"\xff" * 8), "malformed frame"),
 }
 
