@@ -113,7 +113,8 @@ class PeerLinks:
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
         most = self.attachment.account.session_bytes(len(self.engine.sessions))
-        session.grows = not window and self.terms.session_bytes == DEFAULT_SESSION_BYTES
+        is_usual = not window and self.terms.session_bytes == DEFAULT_SESSION_BYTES
+        session.grows = is_usual and not self.attachment.is_neighbour
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:
