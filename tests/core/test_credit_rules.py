@@ -678,7 +678,8 @@ def test_a_receiver_that_takes_nothing_stops_no_other_link_of_its_senders_sessio
         sender.send()
         net.pump()
     assert session.backlog_bytes == 0
-    assert window_of(session) == session.window
+    # It does not shrink again: frames that the sender has sent by it may be on their way.
+    assert window_of(session) >= session.window
     net.no_errors()
 
 

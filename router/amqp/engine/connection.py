@@ -388,8 +388,6 @@ class Engine:
             if session.untaken:
                 session.charge_incoming()
                 session.grow()
-            elif session.is_wide:
-                session.narrow()
             backlog = session.charge_outgoing()
             if backlog > CONGESTED_BYTES and not session.is_congested:
                 session.is_congested = True

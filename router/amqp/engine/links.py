@@ -173,7 +173,7 @@ class Session:
 
     __slots__ = (
         "account", "awaits_begin", "channel", "engine", "grows", "incoming", "is_closing", "is_congested", "is_counted",
-        "is_ended", "is_watched", "is_wide", "lost", "on_answer", "outgoing", "owner", "pointer", "stays", "told",
+        "is_ended", "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "stays", "told",
         "untaken", "window", "wires",
     )  # fmt: skip
 
@@ -199,7 +199,7 @@ class Session:
         self.account = engine.account
         self.account.charge(SESSION_BYTES)
         self.window = 0
-        self.grows = self.is_wide = False
+        self.grows = False
         self.told = 0, 0  # bytes that had come, and deliveries, when the window was last told while some are not taken
 
     def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
@@ -292,14 +292,12 @@ class Session:
         self.told = come, untaken
 
     def _let_come(self, size: int) -> None:
-        """So many bytes more than have come, for a time."""
-        self.is_wide = True
-        lib.pn_session_set_incoming_capacity(self.pointer, _incoming(self.pointer) + size)
+        """Let this number of bytes come beyond those that have come.
 
-    def narrow(self) -> None:
-        """Nothing waits any more: the window is the usual one again."""
-        self.is_wide = False
-        lib.pn_session_set_incoming_capacity(self.pointer, self.window)
+        INVARIANT: a window never shrinks again. What the peer has sent by the larger one may be on its way, and the
+        engine would close the connection for it.
+        """
+        lib.pn_session_set_incoming_capacity(self.pointer, _incoming(self.pointer) + size)
 
     @property
     def has_handles(self) -> bool:
