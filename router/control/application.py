@@ -330,7 +330,7 @@ class Application:
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
         _watch_memory(self.router, self.logs)
         failed = await self.listeners.open_all(ready)
-        if failed is not None:
+        if failed is not None and not self.stopping.is_set():  # else the end cut it off
             number, why = failed
             self.failure = why + place_in_file(listeners[number], "port")
             self.stopping.set()

@@ -103,6 +103,11 @@ def test_a_router_that_does_not_start_shows_none(tmp_path: Path) -> None:
 def test_neither_does_its_log_nor_its_standard_error(name: str, tmp_path: Path) -> None:
     ran = run_configuration(tmp_path, f"sslProfile {{\n name: n\n identity: i\n {name}: {SECRET}\n}}\n" + LISTENER)
     assert ran.status == 1
+    # The first fault that is told is the identity's.
+    assert "'identity' attribut" in ran.err
+    assert SECRET not in ran.err + ran.out
+    ran = run_configuration(tmp_path, f"sslProfile {{\n name: n\n {name}: {SECRET}\n}}\n" + LISTENER)
+    assert ran.status == 1
     assert name in ran.err
     assert SECRET not in ran.err + ran.out
 

@@ -160,7 +160,7 @@ def test_a_value_that_does_not_fit_ends_the_start(tmp_path: Path, line: str) -> 
     router = start(tmp_path, f"listener {{\n name: a\n {line}\n}}\n")
     assert router.wait() == 1
     (said,) = router.log(r"^\S+: (Configuration|Python): ")
-    assert re.search(r"'abc' is no port: a number from 0 to 65535.*conf:1\)|'linkCapacity' is 0 to .*, not -1", said)
+    assert re.search(r"'abc' is no port: a number from 0 to 65535.*conf:3\)|'linkCapacity' is 0 to .*, not -1", said)
 
 
 def test_qdmanage_takes_dotted_short_types(router: Daemon) -> None:
