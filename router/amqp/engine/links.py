@@ -282,7 +282,7 @@ class Session:
         if not self.grows or len(self.wires) < 2 or not (more or more_untaken):
             return
         if lib.pn_session_get_incoming_capacity(self.pointer) - come < _MORE_BYTES:
-            if not self.account.may_keep_more():
+            if not self.account.may_keep_more() or not self._has_whole_messages_waiting():
                 return
             self._let_come(_MORE_BYTES)
         elif more >= self.window // 8 or more_untaken >= _MORE_UNTAKEN:
@@ -290,6 +290,10 @@ class Session:
         elif more >= 0 and more_untaken >= 0:
             return
         self.told = come, untaken
+
+    def _has_whole_messages_waiting(self) -> bool:
+        """Returns False where each link has at most the message that streams: that is to hold its sender back."""
+        return any(isinstance(wire, IncomingWire) and _queued(wire.link) > 1 for wire in self.wires.values())
 
     def _let_come(self, size: int) -> None:
         """Let this number of bytes come beyond those that have come.
