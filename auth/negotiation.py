@@ -47,7 +47,7 @@ MAX_ROUNDS = 16
 UNAUTHORIZED = "amqp:unauthorized-access"
 FRAMING_ERROR = "amqp:connection:framing-error"
 
-# What a server says by its outcome when it could not judge the password (AMQP 1.0 §5.3.3.6). Without these words an
+# SASL outcome code -> why the server could not judge the password (AMQP 1.0 §5.3.3.6). Without these texts an
 # unreachable directory looks like a wrong password.
 NOT_JUDGED = {
     2: "the server could not check the login",

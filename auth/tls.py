@@ -22,7 +22,7 @@ from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
 bound_depth()
 
-# Stops a peer that keeps a handshake going for ever with small messages, or has us look at certificates without end.
+# Stops a peer that continues a handshake forever with small messages, or sends certificates without end.
 # MAX_CERTIFICATES of 4 KiB each, and room; one with an RSA key of 4,096 bits has 2 KiB.
 MAX_HANDSHAKE_BYTES = 48 * 1024
 
@@ -152,7 +152,7 @@ class HandshakeStep:
         """Call once, and touch the tunnel's bytes only when it has returned. Never raises."""
         try:
             self._ssl.do_handshake()
-        except BaseException as fault:  # raised again where the tunnel goes on
+        except BaseException as fault:  # `TlsTunnel._judge` raises it again
             self.fault = fault
 
     def forget_session(self, incoming: ssl.MemoryBIO) -> None:
@@ -161,8 +161,8 @@ class HandshakeStep:
             _forget_session(self._ssl, incoming)
 
 
-# Has `run` called, soon and in whatever thread, and `done` on the event loop after it has returned. Where the step is
-# not wanted any more neither is called.
+# A function (run, done). It has `run` called soon, in any thread, and then `done` on the event loop. It calls neither
+# if the step is no longer wanted.
 Elsewhere = Callable[[Callable[[], None], Callable[[], None]], None]
 
 
@@ -586,7 +586,7 @@ class ChoosingTunnel(TlsTunnel):
 
 
 def _nothing() -> None:
-    """Does nothing, where nobody listens."""
+    """Does nothing: the default of a callback."""
 
 
 def _forget_session(tls: ssl.SSLObject, incoming: ssl.MemoryBIO) -> None:

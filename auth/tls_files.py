@@ -1,4 +1,4 @@
-"""Why the files of an sslProfile cannot be used, in words for whoever has to mend them.
+"""Explains to the operator why the files of an sslProfile cannot be used.
 
 OpenSSL says of most only that it cannot load them. Asked when that has happened, and never for a decision.
 """

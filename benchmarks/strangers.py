@@ -20,10 +20,10 @@ CHAINS = 400
 SPEAKERS = 2_500
 # So many addresses they come from, so that no limit of one host is what is measured.
 HOSTS = 100
-# How long the answers are waited for.
+# The benchmark waits for the answers this long, in seconds.
 PATIENCE_S = 30.0
 
-# What they say: of a TLS handshake the first message, or the last with the client's certificates; a protocol header.
+# A stranger sends the first message of a TLS handshake, its last with the client's certificates, or a protocol header.
 ATTACKS = ("hellos", "chains", "headers")
 
 
@@ -88,7 +88,7 @@ def _last_messages(peers: list[socket.socket], folder: Path) -> list[tuple[socke
 
 
 def _answered(peers: list[socket.socket]) -> int:
-    """How many get an answer, or are closed, before the time is over."""
+    """Counts the strangers that get an answer, or are closed, before the time is over."""
     count, end = 0, time.monotonic() + PATIENCE_S
     with selectors.DefaultSelector() as waiting:
         for connected in peers:

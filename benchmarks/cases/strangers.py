@@ -86,7 +86,10 @@ def strangers(site: Site, runs: int) -> list[Row]:
 
 
 def _beside(site: Site, more: str, attack: str, listener: str) -> tuple[float, float]:
-    """(99 % beside the attack, quiet), µs. A router of its own: nobody has been banned there."""
+    """Returns the 99 % round trip beside the attack and that without it, in µs.
+
+    Each call starts a router of its own, in which no host is banned yet.
+    """
     with site.router(more=more) as router, _Bystander.of(router) as bystander:
         found = router.process.wait_for(rf"Listening on 127\.0\.0\.1:(\d+) \({listener}\)")[1]
         with _attackers(attack, found[1], site.folder) as strike:
@@ -152,7 +155,7 @@ class _Bystander:
             connected.sendall(login + wire.session() + wire.sender("bench", 0) + wire.receiver("bench", 1))
             connected.sendall(wire.credit(1, 1 << 30))
             wire.until_attached(connected, 2, bytearray())
-            time.sleep(0.1)  # for the sender's credit, which nobody reads here
+            time.sleep(0.1)  # the sender's credit comes meanwhile; this program does not read it
             one = cls(connected)
             one._thread.start()
             try:

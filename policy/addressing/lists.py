@@ -19,12 +19,12 @@ USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
 # An extension: the user's name as one word, whatever it contains.
 ESCAPED_USER_TOKEN = "${user:escaped}"  # noqa: S105
-# What separates words or schemes, what a reader may take for a wildcard, and the sign of an escape.
+# `${user:escaped}` writes these characters as %XX: separators of words and of schemes, wildcards, and % itself.
 ESCAPES: Final = {character: f"%{ord(character):02X}" for character in "%./*#:"}
 _ESCAPED: Final = str.maketrans(ESCAPES)
 
 
-# What the addresses of routers begin with, as far as a separator follows.
+# Addresses that begin with one of these words and a separator belong to routers.
 _ROUTERS: Final = ("_local", "_topo", "_edge")
 _ROUTERS_SIGNS: Final = ("$", "_$")
 _DYNAMIC_NAME: Final = re.compile(rf"temp\.{RANDOM_NAME}")
@@ -63,7 +63,7 @@ def has_user_token(item: str) -> bool:
 
 
 def split_at_user(item: str) -> tuple[str, str, str]:
-    """What stands before the token for the user's name, the token, and the rest, as str.partition gives them."""
+    """Returns the text before the token of the user's name, the token, and the text after it."""
     return item.partition(ESCAPED_USER_TOKEN if ESCAPED_USER_TOKEN in item else USER_TOKEN)
 
 

@@ -146,4 +146,4 @@ def _drop(_: object) -> None:
 
 
 def _nothing() -> None:
-    """Does nothing, where nobody listens."""
+    """Does nothing: the default of a callback."""

@@ -363,7 +363,7 @@ class Stack:
 
 
 def _nothing() -> None:
-    """Does nothing, where nobody listens."""
+    """Does nothing: the default of a callback."""
 
 
 def _reason_of(failure: TlsFailure) -> RouterReason:

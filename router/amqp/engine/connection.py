@@ -103,7 +103,7 @@ def limit_slices(seconds: float) -> None:
 
 
 def _nothing() -> None:
-    """Does nothing, where nobody listens."""
+    """Does nothing: the default of a callback."""
 
 
 def _next_in_time(has_time: Callable[[], bool], events: Pointer) -> int:
