@@ -14,15 +14,13 @@ from auth.credentials import Answer as Verdict
 from auth.credentials import CheckPassword, VerifyResult
 from auth.identity import Identity
 from auth.mechanisms import parse_plain
-from router.admission.connection_gate import ConnectionGate
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.connection.accepted import Connection
-from router.connection.ends import HeaderEnd, NoEnd
+from router.connection.ends import End, HeaderEnd, NoEnd
 from router.connection.pace import Pace, is_wrong
-from router.connection.stack import FRAMING, Stack, Stage
-from router.connection.surroundings import Surroundings
-from router.connection.terms import HANDSHAKE_LIMIT_S, Listener
+from router.connection.stack import FRAMING, Stage
+from router.connection.terms import HANDSHAKE_LIMIT_S
 from router.effects import Log, RouterReason
 from router.web.answers import Answer, text_answer
 from router.web.layer import FAILED, WebLayer, WebReason
@@ -54,31 +52,22 @@ class _FirstByte:
 class WebConnection(Connection):
     """A connection of a listener that has a site."""
 
-    def __init__(
-        self,
-        *,
-        listener: Listener,
-        gate: ConnectionGate,
-        surroundings: Surroundings,
-        write: Callable[[bytes], None],
-        close: Callable[[], None],
-        on_opened: Callable[[Stack], None],
-    ) -> None:
-        self._web: WebLayer | None = None
+    _web: WebLayer | None = None
+    _is_answering = False
+    _asked: Request | None = None  # what waits for a login
 
-        def opened(connection: Stack) -> None:
-            if self._web is not None:
-                self._web.know()
-            on_opened(connection)
+    @property
+    def _site(self) -> Site:
+        assert self.listener.site is not None
+        return self.listener.site
 
-        super().__init__(
-            listener=listener, gate=gate, surroundings=surroundings, write=write, close=close, on_opened=opened
-        )
-        assert listener.site is not None
-        self._site: Site = listener.site
-        self._end = _FirstByte(self._begin_web)
-        self._is_answering = False
-        self._asked: Request | None = None  # what waits for a login
+    def _first_end(self) -> End:
+        return _FirstByte(self._begin_web)
+
+    def opened(self) -> None:
+        if self._web is not None:
+            self._web.know()
+        super().opened()
 
     @property
     def tells_why(self) -> bool:

@@ -6,7 +6,6 @@ An exception anywhere closes this one connection. Sources: docs/spec/routing.md 
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import Any, Final
 
 from auth.identity import Identity
@@ -80,7 +79,7 @@ class Stack:
         self.tunnel: TlsTunnel | None = None
         self.layers = Layers(write, self.core.work.begin_turn, lambda: self.on_behind(), self._on_tls_failure)
         self._close_socket = close
-        self.opened: Callable[[], None] = partial(on_opened, self)
+        self._on_opened: Callable[[Stack], None] = on_opened
         self._deadline = self.core.clock() + handshake_limit_s  # monotonic seconds
         self._is_reported = False
         self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
@@ -89,9 +88,17 @@ class Stack:
         self.paused_until = 0.0  # monotonic seconds: it is not to be read before
         self.on_pause: Callable[[], None] = _nothing  # that has changed
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
-        self._end: End = HeaderEnd(self._begin)  # changes with the stage
+        self._end: End = self._first_end()  # changes with the stage
 
     # For subclasses
+
+    def _first_end(self) -> End:
+        """Returns what takes the first bytes of the peer."""
+        return HeaderEnd(self._begin)
+
+    def opened(self) -> None:
+        """Tells the owner that the peer's Open was admitted."""
+        self._on_opened(self)
 
     def _begin(self, protocol: Protocol, data: bytes) -> bytes:
         """Begin what the protocol header in front of `data` announces. Returns what is left for it."""
@@ -358,8 +365,13 @@ class Stack:
         # What refers back to the connection would stay until cycles are looked for.
         self.peer = self.intake = self.on_peer = None
         self._end = NoEnd()
-        self.opened = self.on_behind = self.on_pause = self._close_socket = _nothing
+        self._on_opened = _ignore
+        self.on_behind = self.on_pause = self._close_socket = _nothing
         self.on_early = None
+
+
+def _ignore(_connection: Stack) -> None:
+    """Does nothing: the owner hears no more of the connection."""
 
 
 def _nothing() -> None:
