@@ -175,6 +175,18 @@ class Array:
 Handle = NewType("Handle", object)
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryState:
+    """A delivery state that is kept longer than the delivery that it was given on.
+
+    code  the code of its descriptor
+    data  the encoded fields of a state that AMQP's core does not define, a transaction's for instance; else empty
+    """
+
+    code: int
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """An AMQP error: condition symbol and description."""

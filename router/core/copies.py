@@ -3,8 +3,8 @@
 The sender gets the outcome when every copy has one: settled when every receiver has settled, else unsettled. From then
 on whoever settles first settles for all: the sender for the copies, or the last receiver for the sender.
 
-INVARIANT: `source` is looked at only while `wants_outcome` and the sender's link is open; afterwards the engine may
-have made another delivery of it.
+INVARIANT: `source` is looked at only while `wants_outcome` and the sender's link is open, and of a settled message only
+until its end has come. Afterwards the engine may have made another delivery of it.
 """
 
 from collections.abc import Callable, Iterator

@@ -93,6 +93,7 @@ class InLink(Link):
         *("records", "on_its_way", "vouch"),
     )
     wire: IncomingWire
+    relays_states = False
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)

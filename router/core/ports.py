@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from policy.addressing.address import Address
-from router.values import Condition, Handle
+from router.values import Condition, DeliveryState, Handle
 
 
 class Owner(Protocol):
@@ -87,6 +87,11 @@ class Taker(Protocol):
 
     def on_drained(self, credit: int, /) -> None:
         """The sender gave up `credit`."""
+        ...
+
+    @property
+    def relays_states(self) -> bool:
+        """Returns True if the receiver gets the state that is on a message's Transfers, even when it gets it later."""
         ...
 
     def refuses(self, delivery: Handle, /) -> bool:
@@ -182,6 +187,10 @@ class IncomingWire(Wire, Protocol):
         ...
 
     def tag(self, delivery: Handle, /) -> bytes: ...
+    def state(self, delivery: Handle, /) -> DeliveryState | None:
+        """Returns the state that the sender gave, to be kept; None if it gave none."""
+        ...
+
     def read(self) -> int:
         """Read what has come of the current delivery into the message buffer. Returns bytes, 0 for none."""
         ...
@@ -213,6 +222,10 @@ class OutgoingWire(Wire, Protocol):
     """
 
     next_tag: bytes | None
+
+    def give_state(self, delivery: Handle, state: DeliveryState, /) -> None:
+        """Give `delivery` a state that was kept. As `relay_state`, it may lose data that the peer has no room for."""
+        ...
 
     @property
     def drain_limit(self) -> int | None: ...

@@ -116,6 +116,7 @@ class RoutedIn(_Routed, InLink):
 
     __slots__ = ("is_own", "path", "room_bytes")
     room_bytes: int
+    relays_states = True  # a transaction's, for instance, without which the message would be outside of it
 
     @property
     def payer(self) -> tuple[Account, int]:
@@ -193,9 +194,11 @@ class RoutedOut(_Routed, OutLink):
         self.path.relay_credit()
 
     def enqueue(self, item: Queued) -> None:
-        """The sender may have left before a large message's turn comes, and the engine released what it had of it."""
+        """The engine may have released the delivery of a large message, with tag and state, before its turn comes."""
         if isinstance(item.leg, Leg):
-            item.leg.tag = self.path.inward.wire.tag(item.leg.stream.source)
+            wire, source = self.path.inward.wire, item.leg.stream.source
+            item.leg.tag = wire.tag(source)
+            item.leg.state = wire.state(source)
         super().enqueue(item)
 
     def occupy(self, leg: Growing) -> None:

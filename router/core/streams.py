@@ -25,7 +25,7 @@ from router.core.parts import Parts, Place
 from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
 from router.core.weights import STREAMED_BYTES
-from router.values import Condition, Handle
+from router.values import Condition, DeliveryState, Handle
 
 # Bytes that may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
 # through a slow receiver.
@@ -60,14 +60,16 @@ class Leg:
     of it; afterwards the engine may have made another delivery of it.
     """
 
-    __slots__ = ("handle", "is_decided", "is_over", "out", "own", "place", "stream", "tag")
+    __slots__ = ("handle", "is_decided", "is_over", "out", "own", "place", "state", "stream", "tag")
 
     def __init__(self, stream: "Stream", out: OutLink, own: bytes, replaced: int) -> None:
         """own, replaced  as of Beginning"""
         self.stream = stream
         self.out = out
         self.handle: Handle | None = None
-        self.tag: bytes | None = None  # the sender's, where the copy has it and waits
+        # The sender's, where the copy goes on with them and waits.
+        self.tag: bytes | None = None
+        self.state: DeliveryState | None = None
         self.is_over = False  # sent, aborted or lost: takes no more
         self.is_decided = False  # its receiver has given the outcome, which counts from the end of the copy
         self.own = own
@@ -91,7 +93,9 @@ class Leg:
     def _carry_state(self, handle: Handle) -> None:
         """The state that the sender gives on its Transfers goes on with those of the copy."""
         stream = self.stream
-        if stream.wants_outcome and stream.link.is_open and (state := stream.link.wire.remote_state(stream.source)):
+        if self.state is not None:
+            self.out.wire.give_state(handle, self.state)
+        elif stream.has_source and (state := stream.link.wire.remote_state(stream.source)):
             self.out.wire.relay_state(handle, stream.source, state)
 
     def feed(self) -> bool:
@@ -344,6 +348,11 @@ class Stream(Copies):
     @property
     def engine(self) -> Engine:
         return self.link.engine
+
+    @property
+    def has_source(self) -> bool:
+        """Returns True while `source` is this message: a settled one is released when the end of it has come."""
+        return self.wants_outcome and self.link.is_open and not (self.is_settled and self.is_complete)
 
     @property
     def has_one_copy(self) -> bool:

@@ -18,6 +18,9 @@ from router.connection.link_routes import LinkRoute, key_of
 TRANSACTIONAL = 0x34
 UNKNOWN = "amqp:transaction:unknown-id"
 IN_TRANSACTION = [b"txn-1"]
+STREAMED = 100_000  # taken whole while it waits
+LARGE = 300_000  # more than that
+FILLER = 100_000
 
 
 def route(net: Net, prefix: str, container: str) -> None:
@@ -203,3 +206,41 @@ def test_what_another_router_lets_pass_costs_the_message_and_no_link() -> None:
     assert receiver.refusal.name == UNKNOWN
     assert sender.outcomes[1] == MODIFIED
     fleet.no_errors()
+
+
+@pytest.mark.parametrize("size", [100, STREAMED, LARGE])
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_routed_message_keeps_its_transaction(leaves: bool, waits: bool, is_settled: bool, size: int) -> None:
+    """Else the container takes it as a message outside of the transaction, and no rollback takes it back."""
+    net = Net()
+    route(net, "queue", "broker")
+    route(net, "$coordinator", "broker")
+    container = net.client("broker", role="route-container")
+    net.pump()
+    client = net.client()
+    coordinator(client)
+    sender = client.sender("queue")
+    net.pump()
+    receiver = receiver_of(container)
+    receiver.accepts = False
+    receiver.flow(100)
+    net.pump()
+    if waits:
+        container.stop_reading()
+        while not net.peer(container).attachment.is_blocked:
+            sender.send(bytes(FILLER), is_settled=True)
+            net.pump()
+    send_on(net, sender, is_settled=is_settled, size=size)
+    if leaves:
+        sender.detach()
+        net.pump()
+        net.look_back()
+    if waits:
+        container.resume_reading()
+        net.pump()
+    assert len(receiver.complete[-1].body) == size
+    state = container.frames("transfer")[-1][7]
+    assert (state.descriptor, state.value) == (TRANSACTIONAL, IN_TRANSACTION)
+    net.no_errors()

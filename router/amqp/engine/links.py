@@ -16,6 +16,7 @@ from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import (
     check,
     condition_of,
+    encoded_data,
     node_properties_of,
     outcomes_of,
     put_encoded,
@@ -29,7 +30,7 @@ from router.amqp.engine.values import (
 from router.amqp.guard import CannotBegin, Performative
 from router.amqp.guard.states import MAX_VALUES, PLAIN_BYTES, PLAIN_VALUES, VALUE_BYTES
 from router.amqp.terminus import Terminus
-from router.values import Condition, Handle
+from router.values import Condition, DeliveryState, Handle
 
 ACCEPTED: Final[int] = lib.PN_ACCEPTED
 REJECTED: Final[int] = lib.PN_REJECTED
@@ -760,7 +761,7 @@ class _Wire:
         elif state == RECEIVED:
             lib.pn_disposition_set_section_number(local, lib.pn_disposition_get_section_number(remote))
             lib.pn_disposition_set_section_offset(local, lib.pn_disposition_get_section_offset(remote))
-        elif state > 0x27:
+        elif state > MODIFIED:
             if not has_room:
                 return
             check(lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote)))
@@ -1153,6 +1154,11 @@ class IncomingWire(_Granting):
         if size == MESSAGE_BYTES or size < _EOS or self.forward is None:
             self._on_unusual(delivery, size)
             return
+        if _remote_state(delivery) and size > 0 and self.core is not None and self.core.relays_states:
+            self._begin(delivery, size)  # as a stream, which keeps the state for as long as the message waits
+            if self.untaken:
+                self._count_untaken()
+            return
         _advance(self.link)
         # A state on the transfer itself. The message may be settled once it is forwarded.
         has_state = _remote_state(delivery) and not _is_settled(delivery)
@@ -1232,6 +1238,12 @@ class IncomingWire(_Granting):
     def tag(self, delivery: Handle) -> bytes:
         tag = lib.pn_delivery_tag(delivery)
         return bytes(ffi.buffer(tag.start, tag.size)) if tag.size else b""
+
+    def state(self, delivery: Handle) -> DeliveryState | None:
+        code = _remote_state(delivery)
+        if code <= MODIFIED:
+            return DeliveryState(code, b"") if code else None
+        return DeliveryState(code, encoded_data(lib.pn_disposition_data(lib.pn_delivery_remote(delivery))))
 
     def read(self) -> int:
         """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
@@ -1377,6 +1389,15 @@ class OutgoingWire(_Wire):
     def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
         """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
         return partial(_send_with, self.link)
+
+    def give_state(self, delivery: Handle, state: DeliveryState) -> None:
+        if state.data:
+            frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
+            # Attack: as in `relay_state`.
+            if frame and len(state.data) > frame - OTHER_FIELDS_BYTES:
+                return
+            put_encoded(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), state.data)
+        self.update(delivery, state.code)
 
     def append(self, payload: bytes, at: int, size: int) -> None:
         """`size` bytes of `payload`, from `at` on, go on the delivery that has begun."""

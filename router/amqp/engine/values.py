@@ -86,6 +86,17 @@ def put_encoded(data: Pointer, encoded: bytes) -> None:
     check(lib.pn_data_decode(data, encoded, len(encoded)))
 
 
+def encoded_data(data: Pointer) -> bytes:
+    """Returns the values in the engine's `data`, encoded. Errors: MemoryError"""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return b""
+    room = ffi.new("char[]", size)
+    written = lib.pn_data_encode(data, room, size)
+    check(written)
+    return bytes(ffi.buffer(room, max(written, 0)))
+
+
 @lru_cache(maxsize=16)
 def encoded_symbols(symbols: Array) -> bytes:
     """Of our own, which are always the same."""

@@ -1,0 +1,44 @@
+"""Attack: a large settled multicast, which waits because another large message occupies its receiver.
+
+When its turn came, the router asked the engine for the state of the sender's delivery, which was settled: the engine
+had released it, or had made another message of it.
+"""
+
+from typing import Any
+
+import pytest
+from memory_net import Net, encoded
+
+from router.amqp.engine import IncomingWire
+
+LARGE = 300_000  # more than the router gives to the engine in one piece
+
+
+def test_a_settled_delivery_is_not_asked_for_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled: set[Any] = set()
+    settle, remote_state = IncomingWire.settle, IncomingWire.remote_state
+
+    def noting(delivery: Any) -> None:
+        settled.add(delivery)
+        settle(delivery)
+
+    def guarded(delivery: Any) -> int:
+        assert delivery not in settled
+        return remote_state(delivery)
+
+    monkeypatch.setattr(IncomingWire, "settle", staticmethod(noting))
+    monkeypatch.setattr(IncomingWire, "remote_state", staticmethod(guarded))
+    net = Net({"a": "multicast"})
+    first, second = net.client().sender("a"), net.client().sender("a")
+    receiver = net.client().receiver("a", credit=2)
+    net.pump()
+    first.start()
+    first.append(encoded(bytes(LARGE)))
+    net.pump()
+    second.send_bytes(encoded(bytes(LARGE)), is_settled=True)
+    net.pump()
+    assert len(settled) == 1
+    first.finish()
+    net.pump()
+    assert [len(body) for body in receiver.bodies] == [LARGE, LARGE]
+    net.nothing_left()
