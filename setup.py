@@ -1,4 +1,4 @@
-"""Builds the compiled modules, which pyproject.toml cannot declare; the router also runs without them."""
+"""Builds the compiled modules, which pyproject.toml cannot declare."""
 
 from setuptools import setup
 

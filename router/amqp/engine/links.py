@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 from policy.addressing.address import Address
 from router.amqp.engine.attach_fields import NO_CAPABILITIES, Capabilities
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
-from router.amqp.engine.steps import CHOSEN
+from router.amqp.engine.steps import STEPS
 from router.amqp.engine.values import (
     check,
     condition_of,
@@ -74,8 +74,8 @@ _remote_state: Callable[[Handle], int] = lib.pn_delivery_remote_state
 _is_settled: Callable[[Handle], bool] = lib.pn_delivery_settled
 _partial: Callable[[Handle], bool] = lib.pn_delivery_partial
 _aborted: Callable[[Handle], bool] = lib.pn_delivery_aborted
-_take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
-_send_as, _send_with = CHOSEN.send_as, CHOSEN.send_with
+_take, _send_whole, _new_delivery = STEPS.take, STEPS.send_whole, STEPS.new_delivery
+_send_as, _send_with = STEPS.send_as, STEPS.send_with
 _backlog, _incoming = lib.pn_session_outgoing_bytes, lib.pn_session_incoming_bytes
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
@@ -956,7 +956,7 @@ class IncomingWire(_Granting):
     core: Taker | None
     is_partial = staticmethod(_partial)
     is_aborted = staticmethod(_aborted)
-    accept_delivery = staticmethod(CHOSEN.accept)
+    accept_delivery = staticmethod(STEPS.accept)
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)

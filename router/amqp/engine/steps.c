@@ -1,7 +1,6 @@
 /* The steps that every message takes through proton, each as one call from Python instead of up to six.
  *
- * Nothing here decides anything: router/amqp/engine/steps.py has the same steps in Python, which serve where this is not
- * compiled, and tests hold the two together. proton's functions are handed over by `bind`, from the library that Python
+ * Nothing here decides anything. tests/amqp/twins has the same in Python, with which tests compare it. proton's functions are handed over by `bind`, from the library that Python
  * has loaded: nothing is linked, and no header of proton's is needed.
  */
 
@@ -194,7 +193,7 @@ static size_t size_at(const uint8_t *at) { return (size_t)at[0] << 24 | at[1] <<
  * gone, which is made the session's own or left out. See steps.py. */
 static size_t mended(uint8_t *at, size_t size) {
   size_t head, fields, field;
-  if (size < 24 || at[8] || at[9] != 0x53 || at[10] != 0x13) return size;
+  if (size < 18 || at[8] || at[9] != 0x53 || at[10] != 0x13) return size;
   if (at[6] & 0x80) return 0;
   if (at[11] == 0xC0) head = 14;
   else if (at[11] == 0xD0) head = 20;

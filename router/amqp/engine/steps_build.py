@@ -1,4 +1,4 @@
-"""Compiles steps.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
+"""Compiles steps.c. setup.py gives this file to setuptools."""
 
 import runpy
 from pathlib import Path
@@ -26,4 +26,4 @@ ffibuilder.cdef(
 )
 _HOW = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))
 _SOURCE = _HOW["KEEP_LOCK"] + Path(__file__).with_name("steps.c").read_text()
-ffibuilder.set_source("router.amqp.engine._steps", _SOURCE, optional=True, **_HOW["HARDENED"])
+ffibuilder.set_source("router.amqp.engine._steps", _SOURCE, **_HOW["HARDENED"])

@@ -2,8 +2,8 @@
  *
  * `scan` admits whole frames from the start of a read: empty ones, and Transfers, Flows and Dispositions in the plain
  * encodings that clients use. At the first frame that is anything else, or not as it should be, it stops: machine.py
- * judges that one, so that every refusal is decided and worded in one place. tables.py has the same in Python, which
- * serves where this is not compiled; tests hold the two together.
+ * judges that one, so that every refusal is decided and worded in one place. tests/amqp/twins has the same in Python,
+ * with which tests compare it.
  */
 
 #include <stdbool.h>

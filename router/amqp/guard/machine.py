@@ -33,12 +33,12 @@ from router.amqp.guard.performatives import (
     read_frame,
 )
 from router.amqp.guard.tables import (
-    CHOSEN,
     HAS_ID,
     HAS_MORE,
     IS_SENDER,
     MAX_CREDIT,
     MAX_SPAN,
+    CompiledTables,
     Entry,
     Tables,
     link_key,
@@ -75,7 +75,7 @@ class Guard:
         "offered_channel_max", "peers_channel_max", "replaced", "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
-    def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
+    def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CompiledTables) -> None:
         """max_frame_bytes  offered in our Open; 0: no limit
         channel_max      the same
         """

@@ -1,8 +1,8 @@
 /* What stands in front of a message that passes between routers: its header, and the annotations that they write.
  *
  * Compiled into the same module as walk.c, whose be32 and sections it uses. Only what is written as routers and clients
- * write it is made out; of all else these functions say LOOK_CLOSER, and Python takes the message apart. front.py has the
- * same in Python, which serves where this is not compiled; tests hold the two together.
+ * write it is made out; of all else these functions say LOOK_CLOSER, and Python takes the message apart.
+ * tests/amqp/twins has the same in Python, with which tests compare it.
  */
 
 enum { LOOK_CLOSER = -1 };

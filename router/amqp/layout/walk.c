@@ -2,8 +2,8 @@
  *
  * A message is walked once from its beginning to its end, down to the last element of every list, map and array: sizes
  * and counts have to agree, sections to stand in their order. Only what is within binary and text is passed over. Where
- * that holds, no reader can come to stand at another place than we do, and so none finds another user-id. walk.py has
- * the same in Python, which serves where this is not compiled; tests hold the two together.
+ * that holds, no reader can come to stand at another place than we do, and so none finds another user-id.
+ * tests/amqp/twins has the same in Python, with which tests compare it.
  *
  * A message that streams is walked piece by piece: what is cut at the end of a piece is kept for the next one.
  */

@@ -1,4 +1,4 @@
-"""Compiles walk.c and front.c: `setup.py` names this to setuptools. The router also runs where they do not compile."""
+"""Compiles walk.c and front.c. setup.py gives this file to setuptools."""
 
 import runpy
 from pathlib import Path
@@ -27,4 +27,4 @@ ffibuilder.cdef(
 _HOW = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))
 _SOURCES = [Path(__file__).with_name(name).read_text() for name in ("walk.c", "front.c")]
 _SOURCE = "".join([_HOW["KEEP_LOCK"], *_SOURCES])
-ffibuilder.set_source("router.amqp.layout._walk", _SOURCE, optional=True, **_HOW["HARDENED"])
+ffibuilder.set_source("router.amqp.layout._walk", _SOURCE, **_HOW["HARDENED"])
