@@ -389,9 +389,11 @@ class PeerLinks:
         if refusal is None:
             return False
         link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
+        is_partial = link.wire.is_partial(delivery)
         link.refuse(delivery, condition_of(refusal))
         link.wire.tell_outcome()
-        link.settle(delivery)  # although the rest of it is not read
+        if is_partial:
+            link.settle(delivery)  # although the rest of it is not read
         wire_of(link).close()
         self.engine.stop_listening()
         self.engine.close(Condition(name="amqp:connection:forced", description=refusal.description))

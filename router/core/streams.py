@@ -468,9 +468,10 @@ class Stream(Copies):
 
     def _refuse(self, condition: Condition) -> None:
         """Refuse a malformed message: nobody gets the rest, and the receivers learn that it is not whole."""
+        has_ended = not self.link.wire.is_partial(self.source)
         self.abort()
         self.link.refuse(self.source, condition)
-        if not self.link.wire.is_partial(self.source):
+        if has_ended:
             self.link.wire.end_stream()
 
     def abort(self) -> None:

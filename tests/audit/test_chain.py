@@ -145,6 +145,36 @@ def test_a_quiet_trail_is_signed_within_seconds(
     assert_whole(verify(folder, keys, is_running=True))
 
 
+def test_a_checkpoint_is_due_five_seconds_after_the_first_unsigned_line() -> None:
+    """One event every 4 s put it off for hours when the time ran from the last one."""
+    checkpoints = chain.Checkpoints()
+    for now in (0.0, 4.0):
+        checkpoints.note([b"{}"], now)
+        assert not checkpoints.take(now)
+    assert checkpoints.wait_s(4.5) == 0.5
+    assert checkpoints.take(5.0)
+    assert checkpoints.wait_s(5.0) is None
+    assert not checkpoints.take(6.0)
+    checkpoints.note([chain.Signed(b"{}"), b"{}"], 7.0)
+    assert not checkpoints.take(11.9)
+    assert checkpoints.take(12.0)
+
+
+def test_a_checkpoint_is_due_after_so_many_unsigned_lines() -> None:
+    checkpoints = chain.Checkpoints()
+    checkpoints.note([b"{}"] * (chain.CHECKPOINT_LINES - 1), 0.0)
+    assert not checkpoints.take(0.0)
+    checkpoints.note([b"{}"], 0.0)
+    assert checkpoints.take(0.0)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_last_checkpoint_is_made_where_a_line_is_not_signed(count: int) -> None:
+    checkpoints = chain.Checkpoints()
+    checkpoints.note([b"{}"] * count, 0.0)
+    assert checkpoints.take(0.0, is_last=True) is (count == 1)
+
+
 def test_starts_files_and_compression_do_not_break_the_chain(start: Start, folder: Path, keys: Keys) -> None:
     for _ in range(3):
         write(start, 40, max_file_bytes=8000, is_compressed=True)

@@ -34,6 +34,7 @@ from memory_net.ends import (
     encoded,
 )
 from memory_net.frames import Frame, frames
+from memory_net.live_deliveries import watch
 from memory_net.net import ROUTER_ID, Net, at, free_clients
 from memory_net.policies import Vhosts, ruleset_of
 
@@ -42,3 +43,5 @@ __all__ = [
     "Received", "Receiver", "Sender", "Sending", "Vhosts", "at", "broker", "broker_at", "encoded", "frames",
     "free_clients", "receiver_of", "ruleset_of", "sender_of",
 ]  # fmt: skip
+
+watch()
