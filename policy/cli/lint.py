@@ -304,4 +304,5 @@ def _baseline(path: Path | str | None) -> Sequence[str]:
     match recorded.value:
         case {"version": 1, "findings": list() as marks}:
             return [str(mark) for mark in marks]
-    raise ConfigurationError(f"baseline {path} is none: write one with --write-baseline")
+        case _:
+            raise ConfigurationError(f"baseline {path} is none: write one with --write-baseline")

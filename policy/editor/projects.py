@@ -181,4 +181,5 @@ def _baseline(named: str | None, configuration: Path) -> Collection[str]:
     match recorded:
         case {"version": 1, "findings": list() as marks}:
             return frozenset(map(str, marks))
-    raise ConfigurationError(f"baseline {named} is none: write one with --write-baseline")
+        case _:
+            raise ConfigurationError(f"baseline {named} is none: write one with --write-baseline")

@@ -52,7 +52,8 @@ def is_pair(element: object) -> TypeGuard[tuple[str, dict[str, object]]]:
     match element:
         case [str(), dict()]:
             return True
-    return False
+        case _:
+            return False
 
 
 def split(text: str) -> list[tuple[object, int]] | None:

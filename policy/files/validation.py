@@ -66,7 +66,8 @@ def _is_plain_element(element: object) -> bool:
     match element:
         case ["vhost", dict() as attributes]:
             return is_plainly_valid(attributes)
-    return False
+        case _:
+            return False
 
 
 def is_plainly_valid(vhost: Mapping[str, object]) -> bool:

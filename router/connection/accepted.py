@@ -7,6 +7,7 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from auth.client_scram import Derive
 from auth.credentials import Answer
 from auth.identity import Identity
 from auth.mechanisms import Channel
@@ -246,6 +247,8 @@ class Connection(Relaying):
                     self._pace.fail()
                 self._pace.conclude(mechanism, _RESULTS.get(reason, "refused"))
                 self.fail(Condition(name=condition, description=description), reason)
+            case Derive():
+                raise AssertionError("only a client derives a key")
 
     def _begins_verification(self) -> bool:
         """Its turn has come. Returns whether the verifier is to be asked."""

@@ -15,7 +15,16 @@ from router.core.core import Core
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.service_links import ServiceOutLink
-from router.edge.effects import CloseConnection, Effect, RejectMessage, SendMessage
+from router.edge.effects import (
+    AttachLink,
+    CloseConnection,
+    Decided,
+    DetachLink,
+    Effect,
+    RejectMessage,
+    SendMessage,
+    UseSender,
+)
 from router.edge.interior import InteriorMachine
 from router.edge.messages import LookupReply
 from router.edge.tracking import Destinations
@@ -72,6 +81,8 @@ class EdgeServices:
                         edge.drop_socket()
                 case RejectMessage(description=description):
                     rejected = Condition(name=INVALID_FIELD, description=description)
+                case AttachLink() | DetachLink() | UseSender() | Decided():
+                    raise AssertionError(f"{type(effect).__name__} is of an edge router")
         return rejected
 
     # Connections

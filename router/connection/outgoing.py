@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from auth.client_scram import Derive
-from auth.negotiation import Authenticated, ClientNegotiation, Order, Rejected
+from auth.negotiation import Authenticated, ClientNegotiation, Order, Rejected, Verify
 from auth.secrets import Secret
 from auth.tls import TlsTunnel
 from router.admission.connection_gate import ConnectionGate
@@ -230,6 +230,8 @@ class Outgoing(Stack):
                 self._make_peer(identity, RouterOpens(self.host, self._server_name()))
             case Rejected(condition=condition, description=description):
                 self.fail(Condition(name=condition, description=description), "sasl_failed")
+            case Verify():
+                raise AssertionError("only a server verifies")
 
     def _server_name(self) -> str | None:
         """The name in the server's certificate, where somebody asks for it."""

@@ -92,6 +92,8 @@ class Relaying(Recorded):
                 self._on_sasl(Authenticated(identity=replace(identity, ends_at_s=ends_at_s)))
             case Rejected():
                 self._on_sasl(effect)
+            case Forward():
+                pass  # the service has gone meanwhile
 
     def _on_service(self, step: Callable[[], bytes], said: VerifyResult | None) -> None:
         """The service has said something, perhaps after the router has closed the connection."""

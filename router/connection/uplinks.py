@@ -11,7 +11,16 @@ from router.connection.edge_services import INVALID_FIELD
 from router.connection.link_routes import Decide, Host, LinkRoutes
 from router.core.addresses import LiveAddress
 from router.core.core import Core
-from router.edge.effects import AttachLink, Decided, DetachLink, Effect, RejectMessage, SendMessage, UseSender
+from router.edge.effects import (
+    AttachLink,
+    CloseConnection,
+    Decided,
+    DetachLink,
+    Effect,
+    RejectMessage,
+    SendMessage,
+    UseSender,
+)
 from router.edge.machine import EdgeMachine
 from router.edge.proxies import LocalAddress
 from router.effects import Emit, Log
@@ -150,6 +159,8 @@ class Uplinks:
                     self._decide(effect)
                 case RejectMessage(description=description):
                     rejected = Condition(name=INVALID_FIELD, description=description)
+                case CloseConnection():
+                    raise AssertionError("CloseConnection is of an interior router")
         return rejected
 
 

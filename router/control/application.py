@@ -134,9 +134,6 @@ class Application:
 
     def emit(self, effect: Effect) -> None:
         """Carry out what the control plane asks for."""
-        if type(effect) is Log:  # nearly all of them
-            self.logs.write_effect(effect)
-            return
         match effect:
             case Audit(event=event, time_s=time_s):
                 if self.sites is not None:
@@ -147,6 +144,8 @@ class Application:
                 self.router.gate.folding.record(effect)
             case AdmissionFailed(remote_host=remote_host):
                 self.bans.note_failure(remote_host)
+            case Log():
+                self.logs.write_effect(effect)
 
     def _log(self, module: str, level: Any, text: str) -> None:
         self.logs.write(module, level, text)

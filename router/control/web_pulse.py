@@ -49,6 +49,8 @@ class WebPulse:
                 self.exposition.denied(event.get("vhost"), event["stage"], event["reason"], times)
             case "shadow_deny" | "shadow_allow" | "shadow_error" as decision:
                 self.exposition.disagreed(decision, event.get("shadow", {}).get("count") or 1)
+            case "allow":
+                pass
 
     # The site's
 

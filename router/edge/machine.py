@@ -90,6 +90,8 @@ class EdgeMachine:
                 self._lookups.asking.replies_up(address)
             case standing.HEARTBEAT:
                 self._heart.link_up(link, now)
+            case _:
+                pass  # nothing begins with this link alone
         return self._link_routes.is_ready(now)
 
     def link_detached(self, link: int) -> list[Effect]:
@@ -118,6 +120,8 @@ class EdgeMachine:
                 self._lookups.asking.credit = credit
             case standing.HEARTBEAT:
                 self._heart.credit = credit
+            case _:
+                pass
         return []
 
     def received(self, link: int, message: Message, now: float) -> list[Effect]:
@@ -129,7 +133,8 @@ class EdgeMachine:
                 return self._link_routes.received(message, now)
             case standing.LOOKUP_REPLIES:
                 return self._lookups.received(message)
-        return []
+            case _:
+                return []
 
     def _on_tracking(self, message: Message) -> list[Effect]:
         try:

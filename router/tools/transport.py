@@ -164,7 +164,7 @@ class SocketTransport:
     def _authenticate(self) -> bytes:
         """Run the SASL exchange; returns the AMQP bytes that followed it, if any."""
         from auth.client_scram import Derive, derive
-        from auth.negotiation import Authenticated, ClientNegotiation, Rejected
+        from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Verify
         from auth.negotiation import Reply as SaslReply
 
         options = self._options
@@ -193,6 +193,8 @@ class SocketTransport:
                         effects += negotiation.resume(derive(effect))
                     case Authenticated():
                         return negotiation.take_rest()
+                    case Verify():
+                        raise AssertionError("only a server verifies")
                     case Rejected(condition=condition, description=description):
                         raise ConnectionException(
                             f"Connection to {self._where} failed: {condition} {description}{self._sasl_hint()}"

@@ -102,6 +102,8 @@ class Replay:
                 return Replayed(decision=decide_accept(self._ruleset, count))
             case "open":
                 return self._open(event)
+            case _:
+                pass
         opened, settings = self._connection(event)
         if not opened.is_allowed:
             return Replayed(decision=opened, at_open=True)
