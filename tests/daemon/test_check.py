@@ -63,6 +63,12 @@ LEFT_OUT = {
     "priority": ("address {\n prefix: a\n priority: 99\n}\n", 1),
     "phase": ("exchange {\n name: e\n address: e\n phase: 99\n}\n", 1),
     "twice": ("address {\n prefix: foo.bar\n}\naddress {\n prefix: /foo/bar\n}\n", 4),
+    "binding to itself": (
+        "exchange {\n name: e\n address: e.x\n}\nbinding {\n exchangeName: e\n nextHopAddress: amqp:/e.x\n}\n",
+        7,
+    ),
+    "alternate to itself": ("exchange {\n name: e\n address: e\n alternateAddress: amqp:/e\n}\n", 4),
+    "exchange of the router": ("exchange {\n name: e\n address: $management\n}\n", 1),
     "binding": ("binding {\n name: b\n exchangeName: e\n nextHopAddress: a\n}\n", 1),
 }
 
@@ -126,6 +132,16 @@ def test_two_entities_of_one_name_are_called_by_name_and_line(
     _, texts = checked(path, capsys)
     wanted = f"adding connector 'broker' duplicates unique attribute 'name' from existing connector 'broker' ({path}:1)"
     assert f"{wanted} ({path}:7)" in texts
+
+
+def test_a_deprecated_name_is_named_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The warning named neither file nor line."""
+    path = tmp_path / "r.conf"
+    path.write_text("autoLink {\n addr: a\n direction: in\n connection: c\n}\n")
+    assert checked(path, capsys) == (
+        0,
+        f"warning: Attribute 'addr' of entity 'autoLink' has been deprecated. Use 'address' instead ({path}:1)\n",
+    )
 
 
 def mutations() -> Iterator[str]:
