@@ -41,13 +41,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # The files a verb or an editor is given; not a part of any verb.
     "policy.cli.sources": ("policy", "policy.analysis", "policy.files", "policy.files.regular"),
+    # The SASL configuration, by the functions of the daemon's start.
+    "policy.cli.sasl": ("policy.files", "policy.lint", "auth.verifiers"),
     "policy.editor": (
         *("schemas", "policy", "policy.files", "policy.files.regular", "policy.analysis", "policy.lint"),
-        "policy.cli.sources",
+        *("policy.cli.sources", "policy.cli.sasl"),
     ),
     "policy.cli": (
         *("schemas", "policy", "policy.addressing", "policy.files", "policy.files.regular", "policy.analysis"),
-        *("policy.lint", "policy.cli.sources", "policy.editor"),
+        *("policy.lint", "policy.cli.sources", "policy.cli.sasl", "policy.editor"),
     ),
     "auth": ("schemas", "policy.files.regular"),
     "auth.verifiers": ("auth", "policy.files.regular"),

@@ -116,6 +116,47 @@ def test_what_is_left_out_is_a_warning(name: str, tmp_path: Path, capsys: pytest
     assert (line, "warning", "PAL151") in found_by_lint(path, capsys)[1]
 
 
+# name -> (its text, the listener's saslMechanisms, may others read the users, line, rule)
+SASL = {
+    "users for everybody": ("auxprop_plugin: userfile\nuserfile_path: users\n", "PLAIN", True, 2, "PAL166"),
+    "no users": ("auxprop_plugin: userfile\nuserfile_path: nowhere\n", "PLAIN", False, 2, "PAL166"),
+    "sasldb for everybody": ("auxprop_plugin: sasldb\nsasldb_path: users\n", "PLAIN", True, 5, "PAL166"),
+    "no line": ("mech_list PLAIN\n", "ANONYMOUS", False, 2, "PAL166"),
+    "other database": ("auxprop_plugin: sql\n", "PLAIN", False, 5, "PAL166"),
+    "not in the list": ("mech_list: PLAIN\n", "ANONYMOUS", False, 8, "PAL087"),
+    "nobody to ask": ("mech_list: PLAIN\n", "PLAIN", False, 8, "PAL087"),
+    "not there": ("", "ANONYMOUS", False, 2, "PAL166"),
+    "anonymous": ("mech_list: ANONYMOUS\nauxprop_plugin: sasldb\nsasldb_path: nowhere\n", "ANONYMOUS", False, 0, ""),
+    "right": ("mech_list: PLAIN\nauxprop_plugin: userfile\nuserfile_path: users\n", "PLAIN", False, 0, ""),
+}
+
+
+@pytest.mark.parametrize("name", SASL)
+def test_lint_reads_the_sasl_configuration(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lint was silent about users that others may read, a mech_list without the mechanism, a file that is missing."""
+    text, mechanism, is_open, line, rule = SASL[name]
+    folder = tmp_path / "sasl"
+    folder.mkdir()
+    (folder / "users").touch(mode=0o600)
+    (folder / "users").chmod(0o644 if is_open else 0o600)
+    if text:
+        (folder / "qdrouterd.conf").write_text(text)
+    path = tmp_path / "r.conf"
+    path.write_text(
+        f"router {{\n    saslConfigDir: {folder}\n    id: A\n}}\nlistener {{\n    host: 127.0.0.1\n    port: 0\n"
+        f"    saslMechanisms: {mechanism}\n}}\n"
+    )
+    status, texts = checked(path, capsys)
+    errors = [each for each in found_by_lint(path, capsys)[1] if each[1] == "error"]
+    assert (status, errors) == ((1, [(line, "error", rule)]) if rule else (0, [])), texts
+
+
+def test_a_sasl_configuration_of_another_host_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.conf"
+    path.write_text("router {\n    id: A\n    saslConfigDir: /nowhere/sasl\n}\n")
+    assert (3, "note", "PAL166") in found_by_lint(path, capsys)[1]
+
+
 def test_all_faults_are_said_and_each_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.conf"
     path.write_text(f"{NORMAL}    role: nromal\n    maxFrameSize: big\n}}\nrouter {{\n    mode: standallone\n}}\n")
@@ -168,7 +209,7 @@ def mutations() -> Iterator[str]:
 
 def test_lint_and_the_check_agree_on_mutated_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors of these rules, or a file that cannot be read, are what stops the start: neither kinder nor stricter."""
-    rules = {"PAL001", "PAL002", "PAL003", "PAL038", "PAL042", "PAL086", "PAL087", "PAL150", ""}
+    rules = {"PAL001", "PAL002", "PAL003", "PAL038", "PAL042", "PAL086", "PAL087", "PAL150", "PAL166", ""}
     rules.add("PAL152")  # the name of a service, which lint cannot know: a warning
     wrong = []
     for number, text in enumerate(mutations()):
