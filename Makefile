@@ -35,7 +35,9 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/network.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
+	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/network.py deploy/preflight.py
+	MYPYPATH=deploy $(BIN)/mypy --no-incremental deploy/completion/generate.py
+	MYPYPATH=deploy $(BIN)/mypy --no-incremental deploy/man/generate.py
 	$(BIN)/mypy --config-file tests/mypy.ini
 	@git ls-files 'tests/*conftest.py' | xargs -n 1 $(BIN)/mypy --config-file tests/mypy.ini --no-error-summary
 	$(BIN)/python -m pytest -q tests/test_architecture.py

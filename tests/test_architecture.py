@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("policy.lint", "policy.cli.sources", "policy.cli.sasl", "policy.editor"),
     ),
     "auth": ("schemas", "policy.files.regular"),
-    "auth.verifiers": ("auth", "policy.files.regular"),
+    "auth.verifiers": ("schemas", "auth", "policy.files.regular"),
     "router": (),
     "router.values": (),
     "router.faults": (),
@@ -99,7 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The program itself; its name is what unit files and scripts start.
     "router.io.daemon": (
         *("policies", "policy.configuration", "policy.printing", "router.control", "router.management", "router.io"),
-        *ROUTER_VOCABULARY,
+        *("schemas", *ROUTER_VOCABULARY),
     ),
     "qpid_dispatch": (
         *("policy.files.conf_text", "policy.configuration", "router.management", "router.management.client"),
@@ -360,6 +360,7 @@ LONG_CLASSES = {
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
     "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
     "router.amqp.engine.links._Wire": "what a peer says of a link, and what it is told, share its proton object",
+    "router.amqp.client_session.ClientSession": "windows, credit and deliveries of its one session are one account",
     "router.core.core.Core": "what enters and leaves the router passes here: addresses, links and totals agree",
     "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
     "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",

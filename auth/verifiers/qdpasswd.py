@@ -12,6 +12,7 @@ from auth.scram import HASHES
 from auth.secrets import Secret
 from auth.verifiers.files import UserFileError, remove_user, set_user
 from auth.verifiers.hashes import Cost, HashError, ScryptCost
+from schemas.versions import add_version_option
 
 # Longer than any password that is accepted; stops a mistaken `< bigfile` from being read whole.
 _MAX_STDIN_CHARACTERS = 8192
@@ -19,7 +20,7 @@ _MAX_STDIN_CHARACTERS = 8192
 
 def main(arguments: Sequence[str] | None = None, *, cost: Cost | None = None) -> int:
     """Run the command line; `cost` is for tests."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         if options.delete:
             remove_user(options.file, options.user)
@@ -52,12 +53,13 @@ class _Refused(ValueError):
     pass
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="qdpasswd",
         description="Add, change or delete a user of a user file. The password is asked for, or read from standard "
         "input; it is never an argument, where every process of the machine could read it.",
     )
+    add_version_option(parser)
     parser.add_argument("-f", "--file", required=True, metavar="FILE", help="the user file (userfile_path)")
     parser.add_argument("-c", "--create", action="store_true", help="create FILE (mode 600) if there is none")
     parser.add_argument("--scrypt", action="store_true", help="hash with scrypt instead of argon2id")

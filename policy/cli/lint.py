@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from policy.cli.arguments import product_version, rule_id, rule_or_family
+from policy.cli.arguments import rule_id, rule_or_family
 from policy.cli.collector import without_collector
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
@@ -44,6 +44,7 @@ from policy.lint.places import mended
 from policy.lint.reports import FOR_PEOPLE, FORMATS, Report, fixable
 from policy.lint.rules import RULES, check_all, check_fleet
 from policy.printing import printable
+from schemas.versions import product_version
 
 CONFIGURATION = "qdpolicy.toml"
 

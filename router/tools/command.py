@@ -39,19 +39,6 @@ class Parser(argparse.ArgumentParser):
             self.error("takes options only, and something besides them was given")
 
 
-class ShowVersion(argparse.Action):
-    """`--version`. Looks the version up only when asked: the lookup costs a fifth of the start-up."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib import metadata
-
-        try:
-            print(metadata.version("palisade-router"))
-        except metadata.PackageNotFoundError:
-            print("unknown")
-        parser.exit()
-
-
 def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 from router.amqp.client_session import ProtocolError, Receiver
 from router.amqp.codec import CodecError, Message, decode_message
 from router.management.client import ConnectionException
-from router.tools.command import Parser, ShowVersion
+from router.tools.command import Parser
 from router.tools.connection_options import ConnectionOptions, add_connection_arguments
 from router.tools.transport import MAX_REPLY_VALUES, RouterConnection
+from schemas.versions import add_version_option
 
 # Messages that are on their way at once: what is sent from a large file does not wait in memory.
 MAX_UNANSWERED: Final = 100
@@ -66,7 +67,7 @@ def message_parser(name: str, description: str, epilog: str, count_help: str) ->
     made = Parser(
         prog=name, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
+    add_version_option(made)
     made.add_argument("-a", "--address", metavar="ADDRESS", help="the address; that in the URL, where it has one")
     made.add_argument("-c", "--count", metavar="N", type=whole_number, default=1, help=count_help)
     add_connection_arguments(made)
@@ -92,5 +93,3 @@ def text_of(body: Any) -> str:
     if isinstance(body, bytes):
         return body.decode("utf-8", "backslashreplace")
     return "" if body is None else str(body)
-
-

@@ -12,7 +12,7 @@ from typing import Any
 from policy.printing import printable
 from router.management.client import ManagementClient
 from router.tools.attributes import AttributeTypes, expand_type, parse_attributes, parse_entities, parse_json_option
-from router.tools.command import Parser, ShowVersion, read_text, run
+from router.tools.command import Parser, read_text, run
 from router.tools.connection_options import (
     ConnectionOptions,
     add_connection_arguments,
@@ -22,6 +22,7 @@ from router.tools.connection_options import (
 from router.tools.json_output import dump
 from router.tools.schema_types import schema_attribute_types
 from router.tools.transport import connect
+from schemas.versions import add_version_option
 
 Connect = Callable[[ConnectionOptions, str], ManagementClient]
 
@@ -70,7 +71,7 @@ def parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
+    add_version_option(made)
     made.add_argument("-v", "--verbose", action="count", default=0, help="accepted, and changes nothing")
     targets = made.add_argument_group("target")
     targets.add_argument("-r", "--router", metavar="ID", help="this router of the network")

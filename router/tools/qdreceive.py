@@ -20,8 +20,10 @@ _EPILOG = """examples:
   qdreceive -b amqps://router.example.com/orders --ssl-trustfile ca.pem \\
          --sasl-username anna --sasl-password-file password.txt -c 5
 
-Each message is accepted when it comes. Bodies are printed one a line, as text. exit status: 0 where N messages came, or
-with -c 0 none came for so long as --wait says; 1 for any failure, with one line that says which; 2 for a wrong command line
+Each message is accepted when it comes. Bodies are printed one a line, as text.
+
+exit status: 0 where N messages came, or with -c 0 none came for so long as --wait says; 1 for any failure, with one
+line that says which; 2 for a wrong command line
 """
 
 

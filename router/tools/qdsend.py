@@ -15,7 +15,9 @@ _EPILOG = """examples:
   qdsend -b amqps://router.example.com/orders --ssl-trustfile ca.pem \\
          --sasl-username anna --sasl-password-file password.txt --stdin < lines.txt
 
-It waits for a receiver, up to --timeout. exit status: 0 where every message was accepted; 1 for any failure, with one
+It waits for a receiver, up to --timeout.
+
+exit status: 0 where every message was accepted; 1 for any failure, with one
 line that says which; 2 for a wrong command line
 """
 
@@ -23,7 +25,7 @@ line that says which; 2 for a wrong command line
 def parser() -> Parser:
     made = message_parser("qdsend", "Send messages to an address.", _EPILOG, "so many messages; default 1")
     made.add_argument("--body", metavar="TEXT", default="message", help="their text, with a number where N is not 1")
-    made.add_argument("--stdin", action="store_true", help="each line of standard input is a message, and N is not used")
+    made.add_argument("--stdin", action="store_true", help="each line of standard input is a message; N is not used")
     made.add_argument("--subject", metavar="TEXT", help="their subject")
     made.add_argument("--durable", action="store_true", help="mark them as durable")
     return made

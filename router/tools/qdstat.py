@@ -11,7 +11,7 @@ from functools import partial
 
 from policy.printing import printable
 from router.management.client import ManagementClient
-from router.tools.command import Parser, ShowVersion, read_text, run, utc_now
+from router.tools.command import Parser, read_text, run, utc_now
 from router.tools.connection_options import (
     ConnectionOptions,
     add_connection_arguments,
@@ -22,6 +22,7 @@ from router.tools.displays import ALL_ENTITIES, DISPLAYS, WITHOUT_HEADER
 from router.tools.displays.source import Source
 from router.tools.formats import RenderLine, csv_line, render, render_classic, render_csv
 from router.tools.transport import connect
+from schemas.versions import add_version_option
 
 Connect = Callable[[ConnectionOptions, str], ManagementClient]
 
@@ -64,7 +65,7 @@ def parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
+    add_version_option(made)
     made.add_argument("-v", "--verbose", action="count", default=0, help="more columns")
     displays = made.add_argument_group("display (one of)").add_mutually_exclusive_group()
     for name, flags, text in _DISPLAY_OPTIONS:

@@ -274,9 +274,7 @@ class RouterConnection:
     def _timeout(self, awaited: str) -> Timeout:
         if time.monotonic() >= self._run_deadline:
             return Timeout(f"Connection to {self._where} timed out: the answers took more than {self._max_run_s:g} s")
-        return Timeout(
-            f"Connection to {self._where} timed out after {self._patience_s:g} s: waited for {awaited}"
-        )
+        return Timeout(f"Connection to {self._where} timed out after {self._patience_s:g} s: waited for {awaited}")
 
     def _abandon(self) -> None:
         self._socket.close()

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, ROOT, Daemon, Ran, start, write_users
+from daemon_process import LISTENER, ROOT, Daemon, Ran, start, write_users
+from process_log import PATIENCE_S
 
 from policy.printing import printable
 
