@@ -5,7 +5,7 @@ _palisade_options() {
     case "$1" in
         "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help --check" ;;
         "qdauthd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help --check" ;;
-        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
+        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --check --all-routers -r --router -d --edge-router --limit --csv --dot --watch -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
         "qdsend") echo "-h --help --version -a --address -c --count -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file --body --stdin --subject --durable" ;;
         "qdreceive") echo "-h --help --version -a --address -c --count -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file --wait -v --verbose" ;;
@@ -53,9 +53,11 @@ _palisade_values() {
         "qdauthd -I"|"qdauthd --include") echo "FILES" ;;
         "qdauthd -P"|"qdauthd --pidfile") echo "FILES" ;;
         "qdauthd -U"|"qdauthd --user") echo "NOTHING" ;;
+        "qdstat --check") echo "NOTHING" ;;
         "qdstat -r"|"qdstat --router") echo "NOTHING" ;;
         "qdstat -d"|"qdstat --edge-router") echo "NOTHING" ;;
         "qdstat --limit") echo "NOTHING" ;;
+        "qdstat --watch") echo "NOTHING" ;;
         "qdstat -b"|"qdstat --bus") echo "NOTHING" ;;
         "qdstat -t"|"qdstat --timeout") echo "NOTHING" ;;
         "qdstat --ssl-certificate") echo "FILES" ;;

@@ -39,6 +39,10 @@ class Parser(argparse.ArgumentParser):
             self.error("takes options only, and something besides them was given")
 
 
+class FailedError(Exception):
+    """What there is to say has been said: the exit status is 1."""
+
+
 def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
 
@@ -52,6 +56,8 @@ def run(action: Callable[[], None]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print()
+        return 1
+    except FailedError:
         return 1
     except BrokenPipeError:
         _give_up_output()  # its reader has seen enough

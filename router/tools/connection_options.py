@@ -73,7 +73,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "-t",
         "--timeout",
         metavar="SECS",
-        type=_seconds,
+        type=seconds,
         default=DEFAULT_TIMEOUT_S,
         help="seconds to wait for the connection, and for each answer; default %(default)g",
     )
@@ -102,7 +102,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
