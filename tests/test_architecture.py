@@ -80,7 +80,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("schemas", "auth", "policy.configuration", "router.amqp", "router.management", *ROUTER_VOCABULARY),
     ),
     "router.tools": (
-        *("schemas", "auth", "policy.printing", "policy.configuration", "router.amqp", "router.management"),
+        *("schemas", "auth", "policy.printing", "policy.configuration", "policy.files"),
+        *("router.amqp", "router.management"),
         *("router.management.client", *ROUTER_VOCABULARY),
     ),
     "router.control": (

@@ -25,7 +25,7 @@ FILE_METAVARS |= {"SSL-PASSWORD-FILE", "SASL-PASSWORD-FILE"}
 MECHANISMS = ("PLAIN", "EXTERNAL", "ANONYMOUS")
 OPERATIONS = (
     *("query", "create", "read", "update", "delete", "get-types", "get-attributes", "get-operations"),
-    *("get-annotations", "get-mgmt-nodes", "get-schema", "get-json-schema", "get-log"),
+    *("get-annotations", "get-mgmt-nodes", "get-schema", "get-json-schema", "get-log", "export"),
 )
 
 

@@ -249,7 +249,7 @@ _palisade_rest() {
     case "$1" in
         "qdrouterd") echo "FILES" ;;
         "qdauthd") echo "FILES" ;;
-        "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log" ;;
+        "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log export" ;;
         "qdcerts") echo "ca router client renew list" ;;
         "qdpolicy") echo "lint rules rule explain diff test fmt convert schema lsp" ;;
         "qdpolicy lint") echo "FILES" ;;

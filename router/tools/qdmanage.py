@@ -34,6 +34,7 @@ _EPILOG = """operations:
   delete                        remove one entity
   get-types, get-attributes, get-operations, get-annotations [TYPE]
   get-mgmt-nodes                management addresses of all known routers
+  export                        the running configuration, as a .conf with which the same router starts
   get-schema, get-json-schema [indent=N], get-log [limit=N]
   anything else is sent as it is; ATTRIBUTE=VALUE become properties of the request
 
@@ -199,6 +200,12 @@ def _management_nodes(request: _Request, attribute_types: AttributeTypes) -> _Pr
     return lambda client: client.management_nodes()
 
 
+def _export(request: _Request, attribute_types: AttributeTypes) -> _Prepared:
+    from router.tools.export import exported  # the files' layout is for this operation alone
+
+    return lambda client: exported(client).rstrip("\n")
+
+
 def _other(request: _Request, attribute_types: AttributeTypes) -> _Prepared:
     properties = parse_attributes(request.arguments, None, attribute_types, is_update=False)
     if request.properties is not None:
@@ -241,11 +248,13 @@ _BUILT_IN: Mapping[str, Callable[[_Request, AttributeTypes], _Prepared]] = {
     "get-operations": _node,
     "get-annotations": _node,
     "get-mgmt-nodes": _management_nodes,
+    "export": _export,
 }
 _ARGUMENT_LIMITS = {
     "read": 0,
     "delete": 0,
     "get-mgmt-nodes": 0,
+    "export": 0,
     "get-types": 1,
     "get-attributes": 1,
     "get-operations": 1,
