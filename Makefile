@@ -9,6 +9,8 @@
 
 PYTHON ?= python3
 PORT ?=
+# Empty: the newest versions that pyproject.toml admits.
+CONSTRAINTS ?= deploy/constraints.txt
 SUITES ?=
 
 BIN := .venv/bin
@@ -67,13 +69,13 @@ clean:
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
+.venv/.installed: .venv/.created pyproject.toml setup.py $(CONSTRAINTS) $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark,editors$(KERBEROS)]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q $(addprefix -c ,$(CONSTRAINTS)) -e '.[fast,spark,editors$(KERBEROS)]'
 	@touch $@
 
 .venv/.dev: .venv/.installed
-	@$(BIN)/python -m pip install -q --group dev
+	@$(BIN)/python -m pip install -q $(addprefix -c ,$(CONSTRAINTS)) --group dev
 	@touch $@
 
 # rhea, for the tests against a client from npm. Without npm those tests are skipped, or fail where
