@@ -1,4 +1,4 @@
-"""deploy/constraints.txt and pyproject.toml agree: users got pandas 3, which pyspark does not take, the tests did not."""
+"""deploy/constraints.txt and pyproject.toml agree: users got pandas 3, which pyspark does not take; no test saw it."""
 
 import tomllib
 from pathlib import Path
