@@ -183,6 +183,8 @@ class Validation:
         errors += wrong
         for name in section.attributes:
             self._look_at_read_only(entity_type, section, name)
+        for text in kind.idle(given):
+            self._warn_of(section, "CONN_MGR", f"{entity_type.title(section.attributes)}: {text}")
         if kind.deprecation is not None:
             self._warn_of(section, "AGENT", kind.deprecation)
         if given.get("name") is not None:

@@ -179,10 +179,31 @@ def test_a_deprecated_name_is_named_with_its_place(tmp_path: Path, capsys: pytes
     """The warning named neither file nor line."""
     path = tmp_path / "r.conf"
     path.write_text("autoLink {\n addr: a\n direction: in\n connection: c\n}\n")
-    assert checked(path, capsys) == (
-        0,
-        f"warning: Attribute 'addr' of entity 'autoLink' has been deprecated. Use 'address' instead ({path}:1)\n",
-    )
+    _, texts = checked(path, capsys)
+    assert (
+        f"warning: Attribute 'addr' of entity 'autoLink' has been deprecated. Use 'address' instead ({path}:1)\n"
+    ) in texts
+
+
+def test_a_router_to_which_nobody_can_connect_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It started in silence."""
+    path = tmp_path / "r.conf"
+    path.write_text("router {\n    id: A\n}\n")
+    text = "warning: Nothing listens: the configuration has no listener section\n"
+    assert checked(path, capsys) == (0, text)
+
+
+def test_settings_of_http_without_http_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`healthz: yes` is what it is by default, and went without a word."""
+    path = tmp_path / "r.conf"
+    path.write_text(f"{NORMAL}    name: n\n    healthz: yes\n    metrics: true\n}}\n")
+    _, texts = checked(path, capsys)
+    assert texts.splitlines() == [
+        f"warning: listener 'n': '{name}' has no effect without 'http: yes' ({path}:1)"
+        for name in ("healthz", "metrics")
+    ]
+    path.write_text(f"{NORMAL}    http: yes\n    healthz: yes\n}}\n")
+    assert checked(path, capsys) == (0, "")
 
 
 def mutations() -> Iterator[str]:
