@@ -5,6 +5,7 @@ Exit status 0 done, 1 refused (the text on standard error says why), 2 wrong usa
 
 import argparse
 import getpass
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str] | None = None, *, cost: Cost | None = None) ->
             remove_user(options.file, options.user)
             print(f"{options.file}: user '{options.user}' removed")
             return 0
+        if not options.create and not os.path.exists(options.file):
+            raise _Refused(f"{options.file}: there is no such file; -c creates it")
         password = _from_stdin() if options.stdin else _from_terminal(options.user)
         chosen = cost or (ScryptCost() if options.scrypt else None)
         set_user(

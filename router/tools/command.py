@@ -19,7 +19,9 @@ class Parser(argparse.ArgumentParser):
     """Complains without repeating values: one of them may be a password."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(re.sub(r"(--[\w-]+)=\S*", r"\1", message))
+        # What there is takes a screen, and the line that matters would stand below it.
+        text = re.sub(r"(--[\w-]+)=\S*", r"\1", message)
+        self.exit(2, f"usage: {self.prog} [options...]; --help lists them\n{self.prog}: error: {text}\n")
 
     def parse_all(self, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         """The options, and what is none. What is empty is not there: scripts write `--type "$TYPE" "$MORE"`."""
