@@ -9,6 +9,8 @@
 
 PYTHON ?= python3
 PORT ?=
+# Empty: the newest versions that pyproject.toml admits.
+CONSTRAINTS ?= deploy/constraints.txt
 SUITES ?=
 
 BIN := .venv/bin
@@ -35,7 +37,9 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/network.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
+	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/network.py deploy/preflight.py
+	MYPYPATH=deploy $(BIN)/mypy --no-incremental deploy/completion/generate.py
+	MYPYPATH=deploy $(BIN)/mypy --no-incremental deploy/man/generate.py
 	$(BIN)/mypy --config-file tests/mypy.ini
 	@git ls-files 'tests/*conftest.py' | xargs -n 1 $(BIN)/mypy --config-file tests/mypy.ini --no-error-summary
 	$(BIN)/python -m pytest -q tests/test_architecture.py
@@ -65,13 +69,13 @@ clean:
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
+.venv/.installed: .venv/.created pyproject.toml setup.py $(CONSTRAINTS) $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark,editors$(KERBEROS)]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q $(addprefix -c ,$(CONSTRAINTS)) -e '.[fast,spark,editors$(KERBEROS)]'
 	@touch $@
 
 .venv/.dev: .venv/.installed
-	@$(BIN)/python -m pip install -q --group dev
+	@$(BIN)/python -m pip install -q $(addprefix -c ,$(CONSTRAINTS)) --group dev
 	@touch $@
 
 # rhea, for the tests against a client from npm. Without npm those tests are skipped, or fail where

@@ -17,21 +17,21 @@ import time
 from importlib import resources
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from quickstart import (
     BIN,
+    CERTIFICATE_DAYS,
+    HERE,
     PORT_LINE,
     ROOT,
     QuickstartError,
-    certificate,
     own_terminal,
     refuse_expired,
     shown,
     write_new,
+    write_pair,
 )
+
+from auth.authority import make_authority, pem
 
 INTERIORS = ("A", "B", "C")
 EDGES = ("E1", "E2")
@@ -51,25 +51,10 @@ def make_certificates(tls: Path) -> None:
     tls.mkdir(mode=0o700, exist_ok=True)
     for name in names:
         (tls / name).unlink(missing_ok=True)
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _name("Palisade example network CA")
-    write_new(tls / "ca.crt", _pem(certificate(ca_name, ca_name, ca_key, ca_key)), 0o644)
+    authority = make_authority("Palisade example network CA", CERTIFICATE_DAYS)
+    write_new(tls / "ca.crt", pem(authority.certificate), 0o644)
     for holder in holders:
-        key = ec.generate_private_key(ec.SECP256R1())
-        signed = certificate(_name(holder), ca_name, key, ca_key, is_router=holder not in CLIENTS)
-        write_new(tls / f"{holder}.crt", _pem(signed), 0o644)
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        write_new(tls / f"{holder}.key", private)
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _pem(signed: x509.Certificate) -> bytes:
-    return signed.public_bytes(serialization.Encoding.PEM)
+        write_pair(tls, holder, authority, holder, hosts=() if holder in CLIENTS else HERE)
 
 
 def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
@@ -176,10 +161,10 @@ def commands(run: Path, ports: dict[str, int]) -> list[tuple[str, str]]:
         files = f"--ssl-certificate {here}/tls/{holder}.crt --ssl-key {here}/tls/{holder}.key"
         return f"-b amqps://127.0.0.1:{ports[router]} --ssl-trustfile {here}/tls/ca.crt {files}"
 
-    example = f"{bin_}/python deploy/examples/send_receive.py"
+    receive, send = f"{bin_}/qdreceive {at(receiver, 'demo')}", f"{bin_}/qdsend {at(sender, 'demo')}"
     return [
-        (f"receive at {receiver}", f"{example} {at(receiver, 'demo')} --address demo.orders --only receive"),
-        (f"send at {sender}, in another terminal", f"{example} {at(sender, 'demo')} --address demo.orders --only send"),
+        (f"receive at {receiver}", f"{receive} -a demo.orders -c 5"),
+        (f"send at {sender}, in another terminal", f"{send} -a demo.orders -c 5 --body order -t 60"),
         ("the routers of the network, as A sees them", f"{bin_}/qdstat {at('A', 'operator')} -n"),
         ("the connections of B, asked by way of A", f"{bin_}/qdstat {at('A', 'operator')} -r B -c"),
         ("every router's addresses", f"{bin_}/qdstat {at('A', 'operator')} --all-routers -a"),

@@ -1,15 +1,14 @@
 """Make a secured router out of nothing and run it in the foreground: `make run`.
 
 Everything lives in the ignored folder .run/. Existing files are kept, so a second run has the same certificates, users,
-policy and audit records. Two secrets never touch the disk: the users' passwords, of which only hashes are kept,
-and the key of the certificate authority, which signs two certificates and is forgotten.
+policy and audit records, and the commands of the first work again. The users' passwords are in files that only their
+owner may read. The key of the certificate authority, which signs two certificates, never touches the disk.
 """
 
 import argparse
 import contextlib
 import datetime
 import errno
-import ipaddress
 import os
 import re
 import secrets
@@ -18,15 +17,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from auth.authority import Authority, key_pem, make_authority, new_key, pem, sign
 from auth.secrets import Secret
 from auth.verifiers.files import UserFile, UserFileError, set_user
 
@@ -36,6 +33,7 @@ DEFAULT_PORT = 5671
 # The second listener: PORT takes user names and passwords, PORT + 2 takes client certificates as well.
 CERTIFICATE_PORT_OFFSET = 2
 CERTIFICATE_DAYS = 397
+HERE = ("localhost", "127.0.0.1", "::1")
 USERS = ("operator", "alice")
 PASSWORD_BYTES = 18
 PORT_LINE = re.compile(r"^(\s*port:\s*)(\d+)", re.MULTILINE)
@@ -118,73 +116,20 @@ def make_certificates(tls: Path) -> None:
     tls.mkdir(mode=0o700, exist_ok=True)
     for name in names:
         (tls / name).unlink(missing_ok=True)
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Palisade quick start CA")])
-    ca = certificate(ca_name, ca_name, ca_key, ca_key)
-    write_new(tls / "ca.crt", ca.public_bytes(serialization.Encoding.PEM), 0o644)
-    for name, common_name in (("server", "localhost"), ("client", "client")):
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        signed = certificate(subject, ca_name, key, ca_key)
-        write_new(tls / f"{name}.crt", signed.public_bytes(serialization.Encoding.PEM), 0o644)
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        write_new(tls / f"{name}.key", private)
+    authority = make_authority("Palisade quick start CA", CERTIFICATE_DAYS)
+    write_new(tls / "ca.crt", pem(authority.certificate), 0o644)
+    write_pair(tls, "server", authority, "localhost", hosts=HERE, is_client=False)
+    write_pair(tls, "client", authority, "client")
 
 
-def certificate(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    *,
-    is_router: bool = False,
-) -> x509.Certificate:
-    """Sign one certificate: the CA's own when `key` is `issuer_key`, the server's for localhost, else a client's.
-
-    is_router  it serves, on this machine, and is a client of other routers
-    """
-    is_ca = key is issuer_key
-    now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=CERTIFICATE_DAYS))
-        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=not is_ca,
-                key_cert_sign=is_ca,
-                crl_sign=is_ca,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-    )
-    common_name = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-    if not is_ca:
-        is_server = is_router or common_name == "localhost"
-        purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if is_server else []
-        if is_router or not is_server:
-            purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        if is_server:
-            addresses = [x509.IPAddress(ipaddress.ip_address(text)) for text in ("127.0.0.1", "::1")]
-            names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses])
-            builder = builder.add_extension(names, critical=False)
-    return builder.sign(issuer_key, hashes.SHA256())
+def write_pair(
+    tls: Path, file: str, authority: Authority, name: str, *, hosts: Sequence[str] = (), is_client: bool = True
+) -> None:
+    """A key, and its certificate as of auth.authority.sign."""
+    key = new_key()
+    signed = sign(authority, name, key.public_key(), CERTIFICATE_DAYS, hosts=hosts, is_client=is_client)
+    write_new(tls / f"{file}.crt", pem(signed), 0o644)
+    write_new(tls / f"{file}.key", key_pem(key))
 
 
 def refuse_expired(tls: Path) -> None:
@@ -195,17 +140,21 @@ def refuse_expired(tls: Path) -> None:
             raise QuickstartError(f"{path} expired on {until:%Y-%m-%d}. Renew all three: rm -r {tls}")
 
 
-def make_users(run: Path) -> dict[str, str]:
-    """Create the users that are missing; their new passwords by name, which exist nowhere else."""
-    path = run / "users"
+def make_users(run: Path) -> None:
+    """Create the users that are missing, or of whom no password is kept, each with its file of a password."""
+    path, folder = run / "users", run / "passwords"
+    folder.mkdir(mode=0o700, exist_ok=True)
     try:
         present = UserFile.load(str(path)).users if path.exists() else ()
-        passwords = {name: secrets.token_urlsafe(PASSWORD_BYTES) for name in USERS if name not in present}
-        for name, password in passwords.items():
+        for name in USERS:
+            if name in present and (folder / name).exists():
+                continue
+            password = secrets.token_urlsafe(PASSWORD_BYTES)
+            (folder / name).unlink(missing_ok=True)
+            write_new(folder / name, f"{password}\n".encode())
             set_user(str(path), name, Secret(password), must_exist=False)
     except UserFileError as error:
         raise QuickstartError(str(error)) from None
-    return passwords
 
 
 def make_configuration(run: Path, port: int | None) -> int:
@@ -250,23 +199,25 @@ def refuse_used_ports(port: int) -> None:
 
 def commands(run: Path, port: int) -> list[tuple[str, str]]:
     """Things to try, each with its command, for a shell in the checkout. No secret stands in them: passwords come out
-    of the environment through a pipe, so that `ps` does not show them.
+    of files, so that `ps` does not show them.
     """
     bin_, here = shown(BIN), shown(run)
     bus = f"-b amqps://127.0.0.1:{port} --ssl-trustfile {here}/tls/ca.crt"
     certificate_bus = f"-b amqps://127.0.0.1:{port + CERTIFICATE_PORT_OFFSET} --ssl-trustfile {here}/tls/ca.crt"
-    example = f"{bin_}/python deploy/examples/send_receive.py"
-    alice = f'printf %s "$ALICE_PASSWORD" | {example} {bus} --user alice'
-    operator = "--sasl-mechanisms PLAIN --sasl-username operator --sasl-password-file /dev/stdin"
-    by_certificate = f"--ssl-certificate {here}/tls/client.crt --ssl-key {here}/tls/client.key"
+    alice = f"{bus} --sasl-username alice --sasl-password-file {here}/passwords/alice"
+    operator = f"{bus} --sasl-username operator --sasl-password-file {here}/passwords/operator"
+    client = f"{certificate_bus} --ssl-certificate {here}/tls/client.crt --ssl-key {here}/tls/client.key"
     return [
-        ("alice sends five messages and receives them", f"{alice} --address orders.new"),
-        ("alice is denied an address", f"{alice} --address secret"),
+        (
+            "alice receives five messages, which she sends",
+            f"{bin_}/qdreceive {alice} -a orders.new -c 5 & {bin_}/qdsend {alice} -a orders.new -c 5; wait $!",
+        ),
+        ("alice is denied an address", f"{bin_}/qdsend {alice} -a secret"),
         (
             "client, whose certificate is its identity",
-            f"{example} {certificate_bus} {by_certificate} --address orders.new",
+            f"{bin_}/qdreceive {client} -a orders.new -c 5 & {bin_}/qdsend {client} -a orders.new -c 5; wait $!",
         ),
-        ("the operator asks for connections", f'printf %s "$OPERATOR_PASSWORD" | {bin_}/qdstat {bus} {operator} -c'),
+        ("the operator asks for connections", f"{bin_}/qdstat {operator} -c"),
         ("are there mistakes in the policy?", f"{bin_}/qdpolicy lint {here}/policy"),
         ("what was denied to whom?", f"{bin_}/qdaudit denials {here}/audit"),
     ]
@@ -277,17 +228,11 @@ def shown(path: Path) -> str:
     return shlex.quote(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
 
 
-def introduce(run: Path, port: int, passwords: dict[str, str]) -> None:
-    """Print the passwords, this once, and the commands to paste."""
+def introduce(run: Path, port: int) -> None:
+    """Print the commands to paste."""
     print("\nIn another terminal:\n")
     print(f"  cd {shlex.quote(str(ROOT))}")
-    for name, password in passwords.items():
-        print(f"  export {name.upper()}_PASSWORD={shlex.quote(password)}")
-    if passwords:
-        print(f"\n  These passwords are shown once; {shown(run)}/users has only their hashes.")
-    if kept := [name for name in USERS if name not in passwords]:
-        print(f"\n  The passwords of {' and '.join(kept)} were shown when they were created. Forgotten? A new one:")
-        print(f"  {shown(BIN)}/qdpasswd -f {shown(run)}/users {kept[-1]}")
+    print(f"\n  The passwords of {' and '.join(USERS)} are in {shown(run)}/passwords, which only you may read.")
     for what, command in commands(run, port):
         print(f"\n  # {what}\n  {command}")
     print(
@@ -350,7 +295,8 @@ def main() -> int:
         make_certificates(run / "tls")
         port = make_configuration(run, options.port)
         refuse_used_ports(port)
-        introduce(run, port, make_users(run))
+        make_users(run)
+        introduce(run, port)
     except QuickstartError as error:
         print(error, file=sys.stderr)
         return 1

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
+from schemas.versions import add_version_option
 from spark import verify
 from spark.folders import MARK, UnusableError, UsageError, audit_files, check_version, is_table, make_folder
 from spark.session import SparkUnavailableError, check_installed
@@ -42,7 +43,7 @@ DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run qdaudit with `argv`, by default the process's. Returns the exit status; argparse's own exits are status 2."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         with _terminated_like_interrupted():
             return _run(arguments) if hasattr(arguments, "run") else _report(arguments)
@@ -61,8 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNREADABLE
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="qdaudit", description="Reports from the audit files of Palisade routers.")
+    add_version_option(parser)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     denials = verbs.add_parser(
         "denials",

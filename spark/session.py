@@ -55,12 +55,10 @@ def check_installed() -> None:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        raise SparkUnavailableError(
-            "pyspark is not installed; install this package's extra: pip install 'palisade-router[spark]'"
-        ) from None
+        raise SparkUnavailableError("pyspark is not installed; install this package with its extra spark") from None
     if int(version.split(".")[0]) < MIN_PYSPARK:
         raise SparkUnavailableError(
-            f"pyspark {version} is too old, {MIN_PYSPARK} or later is needed: pip install 'palisade-router[spark]'"
+            f"pyspark {version} is too old, {MIN_PYSPARK} or later is needed: install this package with its extra spark"
         )
     remedy = (
         f"Spark needs Java {MIN_JAVA} or later: install a JDK (Debian, Ubuntu: apt install openjdk-17-jdk-headless; "

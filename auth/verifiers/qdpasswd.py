@@ -5,6 +5,7 @@ Exit status 0 done, 1 refused (the text on standard error says why), 2 wrong usa
 
 import argparse
 import getpass
+import os
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from auth.scram import HASHES
 from auth.secrets import Secret
 from auth.verifiers.files import UserFileError, remove_user, set_user
 from auth.verifiers.hashes import Cost, HashError, ScryptCost
+from schemas.versions import add_version_option
 
 # Longer than any password that is accepted; stops a mistaken `< bigfile` from being read whole.
 _MAX_STDIN_CHARACTERS = 8192
@@ -19,12 +21,14 @@ _MAX_STDIN_CHARACTERS = 8192
 
 def main(arguments: Sequence[str] | None = None, *, cost: Cost | None = None) -> int:
     """Run the command line; `cost` is for tests."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         if options.delete:
             remove_user(options.file, options.user)
             print(f"{options.file}: user '{options.user}' removed")
             return 0
+        if not options.create and not os.path.exists(options.file):
+            raise _Refused(f"{options.file}: there is no such file; -c creates it")
         password = _from_stdin() if options.stdin else _from_terminal(options.user)
         chosen = cost or (ScryptCost() if options.scrypt else None)
         set_user(
@@ -52,12 +56,13 @@ class _Refused(ValueError):
     pass
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="qdpasswd",
         description="Add, change or delete a user of a user file. The password is asked for, or read from standard "
         "input; it is never an argument, where every process of the machine could read it.",
     )
+    add_version_option(parser)
     parser.add_argument("-f", "--file", required=True, metavar="FILE", help="the user file (userfile_path)")
     parser.add_argument("-c", "--create", action="store_true", help="create FILE (mode 600) if there is none")
     parser.add_argument("--scrypt", action="store_true", help="hash with scrypt instead of argon2id")

@@ -5,22 +5,18 @@ they are not what it would write. Commit what it writes.
 """
 
 import argparse
-import importlib
-import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent))
+sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent)]
+
+from command_lines import parsers, verbs_of  # noqa: E402
 
 import schemas  # noqa: E402
-from auth.verifiers import qdpasswd  # noqa: E402
-from policy import cli as qdpolicy  # noqa: E402
-from router.io.options import LONG_OPTIONS, OPTIONS_WITH_VALUE  # noqa: E402
-from router.tools import qdmanage, qdstat  # noqa: E402
-from spark import cli as qdaudit  # noqa: E402
+from router.io.options import CHECK, LONG_OPTIONS, OPTIONS_WITH_VALUE  # noqa: E402
 
 FILES = "FILES"
 # Values that are no path, by metavar; a metavar that is not listed here is not completed.
@@ -29,7 +25,7 @@ FILE_METAVARS |= {"SSL-PASSWORD-FILE", "SASL-PASSWORD-FILE"}
 MECHANISMS = ("PLAIN", "EXTERNAL", "ANONYMOUS")
 OPERATIONS = (
     *("query", "create", "read", "update", "delete", "get-types", "get-attributes", "get-operations"),
-    *("get-annotations", "get-mgmt-nodes", "get-schema", "get-json-schema", "get-log"),
+    *("get-annotations", "get-mgmt-nodes", "get-schema", "get-json-schema", "get-log", "export"),
 )
 
 
@@ -87,44 +83,23 @@ def help_of(action: argparse.Action) -> str:
     return " ".join((action.help or "").replace("%(default)g", str(action.default)).replace("%%", "%").split())
 
 
-def with_verbs(name: str, parsers: Sequence[tuple[str, argparse.ArgumentParser]]) -> Command:
-    verbs = tuple(command_of(parser, verb) for verb, parser in parsers)
-    return Command(name=name, options=(HELP,), rest=tuple(verb.name for verb in verbs), verbs=verbs)
+def command(name: str, parser: argparse.ArgumentParser) -> Command:
+    verbs = tuple(command_of(verb, word) for word, verb, _ in verbs_of(parser))
+    if not verbs:
+        return command_of(parser, name, **({"rest": OPERATIONS} if name == "qdmanage" else {}))
+    return command_of(parser, name, rest=tuple(verb.name for verb in verbs), verbs=verbs)
 
 
-HELP = Option(flags=("-h", "--help"), help="print help and exit", values=None)
-
-
-def policy_parsers() -> list[tuple[str, argparse.ArgumentParser]]:
-    """One file per verb."""
-    verbs = argparse.ArgumentParser().add_subparsers()
-    for found in pkgutil.iter_modules(qdpolicy.__path__):
-        module = importlib.import_module(f"{qdpolicy.__name__}.{found.name}")
-        if hasattr(module, "add_parser"):
-            module.add_parser(verbs)
-    return list(verbs.choices.items())
-
-
-def audit_parsers() -> list[tuple[str, argparse.ArgumentParser]]:
-    found = (each for each in qdaudit._parser()._actions if isinstance(each, argparse._SubParsersAction))
-    return list(next(found).choices.items())
-
-
-def router_options() -> Iterator[Option]:
+def daemon_options() -> Iterator[Option]:
     for letter, long in LONG_OPTIONS.items():
         values = {"c": FILES, "I": FILES, "P": FILES}.get(letter, () if letter in OPTIONS_WITH_VALUE else None)
         yield Option(flags=(f"-{letter}", f"--{long}"), help=long.replace("-", " "), values=values)
+    yield Option(flags=(f"--{CHECK}",), help="start nothing, and say what a start would refuse", values=None)
 
 
 def commands() -> tuple[Command, ...]:
-    return (
-        Command(name="qdrouterd", options=tuple(router_options())),
-        command_of(qdstat.parser(), "qdstat"),
-        command_of(qdmanage.parser(), "qdmanage", rest=OPERATIONS),
-        command_of(qdpasswd._parser(), "qdpasswd"),
-        with_verbs("qdpolicy", policy_parsers()),
-        with_verbs("qdaudit", audit_parsers()),
-    )
+    daemons = (Command(name=name, options=tuple(daemon_options()), rest=FILES) for name in ("qdrouterd", "qdauthd"))
+    return (*daemons, *(command(name, parser) for name, parser in parsers().items()))
 
 
 # bash
@@ -181,7 +156,8 @@ _palisade_rest() {{
 }}
 
 _palisade() {{
-    local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" key="${{COMP_WORDS[0]##*/}}" found word
+    local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" key="${{COMP_WORDS[0]##*/}}"
+    local found word before
     # bash breaks --option=value in three.
     if [[ $cur == "=" ]]; then
         cur=""
@@ -190,11 +166,14 @@ _palisade() {{
     fi
     case "$key" in
         {with_verbs})
+            before=""
             for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-                if [[ $word != -* ]]; then
+                # The value of an option before the verb is no verb.
+                if [[ $word != -* && -z "$(_palisade_values "$key" "$before")" ]]; then
                     key="$key $word"
                     break
                 fi
+                before="$word"
             done
             ;;
     esac
@@ -234,9 +213,10 @@ def zsh(all_commands: Sequence[Command]) -> str:
             f"                    {verb.name}) _arguments {arguments(verb, 24)} ;;" for verb in command.verbs
         )
         names = " ".join(verb.name for verb in command.verbs)
+        options = " ".join(map(specification, command.options))
         cases.append(
             f"    {command.name})\n"
-            f"        _arguments -C {specification(HELP)} '1:verb:({names})' '*::argument:->verb'\n"
+            f"        _arguments -C {options} '1:verb:({names})' '*::argument:->verb'\n"
             f"        if [[ $state == verb ]]; then\n            case $words[1] in\n{verbs}\n            esac\n"
             "        fi\n        ;;"
         )

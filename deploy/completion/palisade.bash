@@ -3,22 +3,31 @@
 
 _palisade_options() {
     case "$1" in
-        "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help" ;;
-        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
+        "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help --check" ;;
+        "qdauthd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help --check" ;;
+        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --check --all-routers -r --router -d --edge-router --limit --csv --dot --watch -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
-        "qdpasswd") echo "-h --help -f --file -c --create --scrypt --scram --stdin --delete" ;;
-        "qdpolicy") echo "-h --help" ;;
-        "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
-        "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
-        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
-        "qdpolicy fmt") echo "-h --help --check --diff" ;;
+        "qdsend") echo "-h --help --version -a --address -c --count -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file --body --stdin --subject --durable" ;;
+        "qdreceive") echo "-h --help --version -a --address -c --count -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file --wait -v --verbose" ;;
+        "qdcerts") echo "-h --help --version -f --folder --ca-password-file" ;;
+        "qdcerts ca") echo "-h --help --name --days --renew --drop-old" ;;
+        "qdcerts router") echo "-h --help --host --days" ;;
+        "qdcerts client") echo "-h --help --days" ;;
+        "qdcerts renew") echo "-h --help --days" ;;
+        "qdcerts list") echo "-h --help --days" ;;
+        "qdpasswd") echo "-h --help --version -f --file -c --create --scrypt --scram --stdin --delete" ;;
+        "qdpolicy") echo "-h --help --version" ;;
         "qdpolicy lint") echo "-h --help --format --explain --output --fail-level --ignore --select --config --baseline --write-baseline --fleet --at --fix --diff --unsafe" ;;
-        "qdpolicy lsp") echo "-h --help --stdio" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;
-        "qdpolicy schema") echo "-h --help" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
+        "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
         "qdpolicy test") echo "-h --help --junit --min-coverage --router-id --resolve" ;;
-        "qdaudit") echo "-h --help" ;;
+        "qdpolicy fmt") echo "-h --help --check --diff" ;;
+        "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
+        "qdpolicy schema") echo "-h --help" ;;
+        "qdpolicy lsp") echo "-h --help --stdio" ;;
+        "qdaudit") echo "-h --help --version" ;;
         "qdaudit denials") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
         "qdaudit shadow") echo "-h --help --out --format --since --until --top --master --driver-memory --strict --candidate" ;;
         "qdaudit changes") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
@@ -40,9 +49,15 @@ _palisade_values() {
         "qdrouterd -I"|"qdrouterd --include") echo "FILES" ;;
         "qdrouterd -P"|"qdrouterd --pidfile") echo "FILES" ;;
         "qdrouterd -U"|"qdrouterd --user") echo "NOTHING" ;;
+        "qdauthd -c"|"qdauthd --config") echo "FILES" ;;
+        "qdauthd -I"|"qdauthd --include") echo "FILES" ;;
+        "qdauthd -P"|"qdauthd --pidfile") echo "FILES" ;;
+        "qdauthd -U"|"qdauthd --user") echo "NOTHING" ;;
+        "qdstat --check") echo "NOTHING" ;;
         "qdstat -r"|"qdstat --router") echo "NOTHING" ;;
         "qdstat -d"|"qdstat --edge-router") echo "NOTHING" ;;
         "qdstat --limit") echo "NOTHING" ;;
+        "qdstat --watch") echo "NOTHING" ;;
         "qdstat -b"|"qdstat --bus") echo "NOTHING" ;;
         "qdstat -t"|"qdstat --timeout") echo "NOTHING" ;;
         "qdstat --ssl-certificate") echo "FILES" ;;
@@ -75,14 +90,57 @@ _palisade_values() {
         "qdmanage --sasl-password") echo "NOTHING" ;;
         "qdmanage --sasl-password-file") echo "FILES" ;;
         "qdmanage --sasl-token-file") echo "NOTHING" ;;
+        "qdsend -a"|"qdsend --address") echo "NOTHING" ;;
+        "qdsend -c"|"qdsend --count") echo "NOTHING" ;;
+        "qdsend -b"|"qdsend --bus") echo "NOTHING" ;;
+        "qdsend -t"|"qdsend --timeout") echo "NOTHING" ;;
+        "qdsend --ssl-certificate") echo "FILES" ;;
+        "qdsend --ssl-key") echo "FILES" ;;
+        "qdsend --ssl-trustfile") echo "FILES" ;;
+        "qdsend --ssl-password") echo "NOTHING" ;;
+        "qdsend --ssl-password-file") echo "FILES" ;;
+        "qdsend --sasl-mechanisms") echo "PLAIN EXTERNAL ANONYMOUS" ;;
+        "qdsend --sasl-username") echo "NOTHING" ;;
+        "qdsend --sasl-password") echo "NOTHING" ;;
+        "qdsend --sasl-password-file") echo "FILES" ;;
+        "qdsend --sasl-token-file") echo "NOTHING" ;;
+        "qdsend --body") echo "NOTHING" ;;
+        "qdsend --subject") echo "NOTHING" ;;
+        "qdreceive -a"|"qdreceive --address") echo "NOTHING" ;;
+        "qdreceive -c"|"qdreceive --count") echo "NOTHING" ;;
+        "qdreceive -b"|"qdreceive --bus") echo "NOTHING" ;;
+        "qdreceive -t"|"qdreceive --timeout") echo "NOTHING" ;;
+        "qdreceive --ssl-certificate") echo "FILES" ;;
+        "qdreceive --ssl-key") echo "FILES" ;;
+        "qdreceive --ssl-trustfile") echo "FILES" ;;
+        "qdreceive --ssl-password") echo "NOTHING" ;;
+        "qdreceive --ssl-password-file") echo "FILES" ;;
+        "qdreceive --sasl-mechanisms") echo "PLAIN EXTERNAL ANONYMOUS" ;;
+        "qdreceive --sasl-username") echo "NOTHING" ;;
+        "qdreceive --sasl-password") echo "NOTHING" ;;
+        "qdreceive --sasl-password-file") echo "FILES" ;;
+        "qdreceive --sasl-token-file") echo "NOTHING" ;;
+        "qdreceive --wait") echo "NOTHING" ;;
+        "qdcerts -f"|"qdcerts --folder") echo "FILES" ;;
+        "qdcerts --ca-password-file") echo "FILES" ;;
+        "qdcerts ca --name") echo "NOTHING" ;;
+        "qdcerts ca --days") echo "NOTHING" ;;
+        "qdcerts router --host") echo "NOTHING" ;;
+        "qdcerts router --days") echo "NOTHING" ;;
+        "qdcerts client --days") echo "NOTHING" ;;
+        "qdcerts renew --days") echo "NOTHING" ;;
+        "qdcerts list --days") echo "NOTHING" ;;
         "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
         "qdpasswd --scram") echo "SHA-512 SHA-256 SHA-1" ;;
-        "qdpolicy convert --to") echo "json conf" ;;
-        "qdpolicy convert --form") echo "as-is compatible extended" ;;
-        "qdpolicy convert --output") echo "FILES" ;;
-        "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
-        "qdpolicy diff --at") echo "NOTHING" ;;
-        "qdpolicy diff --router-id") echo "NOTHING" ;;
+        "qdpolicy lint --format") echo "text concise json sarif github junit" ;;
+        "qdpolicy lint --output") echo "FILES" ;;
+        "qdpolicy lint --fail-level") echo "note warning error" ;;
+        "qdpolicy lint --ignore") echo "NOTHING" ;;
+        "qdpolicy lint --select") echo "NOTHING" ;;
+        "qdpolicy lint --config") echo "FILES" ;;
+        "qdpolicy lint --baseline") echo "FILES" ;;
+        "qdpolicy lint --write-baseline") echo "FILES" ;;
+        "qdpolicy lint --at") echo "NOTHING" ;;
         "qdpolicy explain --user") echo "NOTHING" ;;
         "qdpolicy explain --host") echo "NOTHING" ;;
         "qdpolicy explain --vhost") echo "NOTHING" ;;
@@ -99,18 +157,15 @@ _palisade_values() {
         "qdpolicy explain --connections-of-host") echo "NOTHING" ;;
         "qdpolicy explain --links") echo "NOTHING" ;;
         "qdpolicy explain --at") echo "NOTHING" ;;
-        "qdpolicy lint --format") echo "text concise json sarif github junit" ;;
-        "qdpolicy lint --output") echo "FILES" ;;
-        "qdpolicy lint --fail-level") echo "note warning error" ;;
-        "qdpolicy lint --ignore") echo "NOTHING" ;;
-        "qdpolicy lint --select") echo "NOTHING" ;;
-        "qdpolicy lint --config") echo "FILES" ;;
-        "qdpolicy lint --baseline") echo "FILES" ;;
-        "qdpolicy lint --write-baseline") echo "FILES" ;;
-        "qdpolicy lint --at") echo "NOTHING" ;;
+        "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
+        "qdpolicy diff --at") echo "NOTHING" ;;
+        "qdpolicy diff --router-id") echo "NOTHING" ;;
         "qdpolicy test --junit") echo "FILES" ;;
         "qdpolicy test --min-coverage") echo "NOTHING" ;;
         "qdpolicy test --router-id") echo "NOTHING" ;;
+        "qdpolicy convert --to") echo "json conf" ;;
+        "qdpolicy convert --form") echo "as-is compatible extended" ;;
+        "qdpolicy convert --output") echo "FILES" ;;
         "qdaudit denials --out") echo "NOTHING" ;;
         "qdaudit denials --format") echo "table json" ;;
         "qdaudit denials --since") echo "NOTHING" ;;
@@ -192,14 +247,17 @@ _palisade_values() {
 
 _palisade_rest() {
     case "$1" in
-        "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log" ;;
-        "qdpolicy") echo "convert diff explain fmt lint lsp rules rule schema test" ;;
-        "qdpolicy convert") echo "FILES" ;;
-        "qdpolicy diff") echo "FILES" ;;
-        "qdpolicy explain") echo "FILES" ;;
-        "qdpolicy fmt") echo "FILES" ;;
+        "qdrouterd") echo "FILES" ;;
+        "qdauthd") echo "FILES" ;;
+        "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log export" ;;
+        "qdcerts") echo "ca router client renew list" ;;
+        "qdpolicy") echo "lint rules rule explain diff test fmt convert schema lsp" ;;
         "qdpolicy lint") echo "FILES" ;;
+        "qdpolicy explain") echo "FILES" ;;
+        "qdpolicy diff") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
+        "qdpolicy fmt") echo "FILES" ;;
+        "qdpolicy convert") echo "FILES" ;;
         "qdaudit") echo "denials shadow changes verify ingest generate detect replay recommend report comply" ;;
         "qdaudit denials") echo "FILES" ;;
         "qdaudit shadow") echo "FILES" ;;
@@ -210,7 +268,8 @@ _palisade_rest() {
 }
 
 _palisade() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" key="${COMP_WORDS[0]##*/}" found word
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" key="${COMP_WORDS[0]##*/}"
+    local found word before
     # bash breaks --option=value in three.
     if [[ $cur == "=" ]]; then
         cur=""
@@ -218,12 +277,15 @@ _palisade() {
         prev="${COMP_WORDS[COMP_CWORD-2]}"
     fi
     case "$key" in
-        qdpolicy|qdaudit)
+        qdcerts|qdpolicy|qdaudit)
+            before=""
             for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-                if [[ $word != -* ]]; then
+                # The value of an option before the verb is no verb.
+                if [[ $word != -* && -z "$(_palisade_values "$key" "$before")" ]]; then
                     key="$key $word"
                     break
                 fi
+                before="$word"
             done
             ;;
     esac
@@ -246,4 +308,4 @@ _palisade() {
     esac
 }
 
-complete -F _palisade qdrouterd qdstat qdmanage qdpasswd qdpolicy qdaudit
+complete -F _palisade qdrouterd qdauthd qdstat qdmanage qdsend qdreceive qdcerts qdpasswd qdpolicy qdaudit

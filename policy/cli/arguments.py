@@ -3,7 +3,6 @@
 import argparse
 import re
 from difflib import get_close_matches
-from typing import NoReturn
 
 from policy.lint.rules import RULES
 
@@ -42,21 +41,3 @@ def add_router_option(parser: argparse.ArgumentParser) -> None:
     """`--router-id`."""
     text = "id of the router the policy is for, which its _topo/ addresses have (default: that of the configuration)"
     parser.add_argument("--router-id", metavar="ID", default="", help=text)
-
-
-def product_version() -> str:
-    """The version of what is installed, "" where nothing is."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("palisade-router")
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-class ShowVersion(argparse.Action):
-    """`--version`. Looks the version up only when asked."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(product_version() or "unknown")
-        parser.exit()

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from policy.cli.arguments import product_version, rule_id, rule_or_family
+from policy.cli.arguments import rule_id, rule_or_family
 from policy.cli.collector import without_collector
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
 from policy.cli.progress import progress
+from policy.cli.sasl import sasl_text
 from policy.cli.sources import (
     CLEAN,
     FINDINGS,
@@ -43,6 +44,7 @@ from policy.lint.places import mended
 from policy.lint.reports import FOR_PEOPLE, FORMATS, Report, fixable
 from policy.lint.rules import RULES, check_all, check_fleet
 from policy.printing import printable
+from schemas.versions import product_version
 
 CONFIGURATION = "qdpolicy.toml"
 
@@ -164,7 +166,9 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
     routers: list[PolicyText] = []
     with progress() as watch:
         for loaded in _units(options, whole, partial(watch, "reading files")):
-            found = check_all(tuple(loaded.entities), ignored, loaded.texts, now, partial(watch, "rules checked"))
+            sasl = sasl_text(loaded.entities, next(iter(loaded.texts), ""))
+            watched = partial(watch, "rules checked")
+            found = check_all(tuple(loaded.entities), ignored, loaded.texts, now, watched, sasl)
             findings += with_levels(found, configuration.levels)
             whole.problems += loaded.problems
             whole.texts.update(loaded.texts)

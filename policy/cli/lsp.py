@@ -13,7 +13,7 @@ is typed, what its rules and attributes mean, the rights of its users and groups
 
 An editor starts it; docs/editors.md says how. It needs the extra `editors`.
 """
-MISSING = "the language server needs pygls: pip install 'palisade-router[editors]'"
+MISSING = "the language server needs pygls: install this package with its extra editors"
 
 
 def add_parser(verbs: Any) -> None:

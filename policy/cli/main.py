@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from policy.cli import convert, diff, explain, fmt, lint, lsp, rules, schema, test
-from policy.cli.arguments import ShowVersion
+from schemas.versions import add_version_option
 
 EPILOG = """\
 exit status:
@@ -19,19 +19,23 @@ exit status:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
         prog="qdpolicy",
         description="Check, explain and compare the policies of a message router.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    add_version_option(made)
+    verbs = made.add_subparsers(required=True, metavar="VERB")
     for verb in (lint, rules, explain, diff, test, fmt, convert, schema, lsp):
         verb.add_parser(verbs)
-    options = parser.parse_args(arguments)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    options = parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         # Characters that the terminal's character set lacks are spelled out.
         if isinstance(stream, TextIOWrapper):

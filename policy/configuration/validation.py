@@ -6,6 +6,7 @@ Sources: docs/spec/management.md §1.3, §1.4.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from policy.attributes import SourceLocation
 from policy.configuration.kinds import APPLY_ORDER, KINDS, kind_of
@@ -178,12 +179,14 @@ class Validation:
         except ValidationError as error:
             errors.append(error)
             return None
-        attributes, wrong = entity_type.validated(given, self._warn)
+        attributes, wrong = entity_type.validated(given, partial(self._warn_of, section))
         errors += wrong
         for name in section.attributes:
             self._look_at_read_only(entity_type, section, name)
+        for text in kind.idle(given):
+            self._warn_of(section, "CONN_MGR", f"{entity_type.title(section.attributes)}: {text}")
         if kind.deprecation is not None:
-            self._warn("AGENT", kind.deprecation)
+            self._warn_of(section, "AGENT", kind.deprecation)
         if given.get("name") is not None:
             self._given[entity_type.short_name].add(str(given["name"]))
         if wrong:
@@ -261,7 +264,7 @@ class Validation:
             return
         text = f"'{name}' is set by the router: what the file gives it has no effect"
         self.idle.append(LeftOut(text=text, source=section.source, attribute=name))
-        self._warn("AGENT", f"{entity_type.title(section.attributes)}: {text}")
+        self._warn_of(section, "AGENT", f"{entity_type.title(section.attributes)}: {text}")
 
     def _blame(self, section: Section, entity_type: EntityType | None, error: ValidationError) -> None:
         source, attribute = section.source, error.attribute or ""
@@ -285,6 +288,11 @@ class Validation:
             source=source,
         )
         self.faults.append(fault)
+
+    def _warn_of(self, section: Section, module: str, text: str) -> None:
+        """A warning about a section, with its place."""
+        source = section.source
+        self._warn(module, f"{text} ({source.file}:{source.line})" if source.line is not None else text)
 
     def _warn(self, module: str, text: str) -> None:
         self.warned.append(Warned(module=module, text=text))

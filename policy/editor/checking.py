@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from policy.cli.sasl import sasl_text
 from policy.cli.sources import Loaded, load_file
 from policy.editor.positions import Positions, with_plain_line_ends
 from policy.editor.projects import lint_configuration, load_project
@@ -46,7 +47,13 @@ class Checker:
             load_file(Path(name), earlier)
             loaded.entities += earlier.entities
         configuration, known, problem = lint_configuration(file, request["roots"])
-        found = check_all(tuple(loaded.entities), configuration.ignored, loaded.texts, float(request["now"]))
+        found = check_all(
+            tuple(loaded.entities),
+            configuration.ignored,
+            loaded.texts,
+            float(request["now"]),
+            sasl=sasl_text(loaded.entities, next(iter(loaded.texts), "")),
+        )
         found = configuration.without_ignored_paths(found)
         found = without_known(with_levels(found, configuration.levels), known)
         files = {

@@ -1,4 +1,4 @@
-"""Vhosts as sections of a router's configuration.
+"""Vhosts, and other entities, as sections of a router's configuration.
 
 Groups are JSON, which qdrouterd 1.20 reads too if each stands on one line that ends with a comma.
 Pure. Source: docs/spec/management.md §1.1.
@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from policy.attributes import BLANKS, Path, split_items
+from policy.files.conf_text import HASH_NAMES
 from policy.files.layout import INDENT, MAX_LINE, Comments, value_lines
 
 
@@ -25,13 +26,20 @@ def vhost_section(attributes: Mapping[str, object], comments: Comments, *, is_co
     comments    by paths inside the attributes; those of the vhost itself have the path ()
     is_compact  one line for each group, however long, as 1.20 wants it
     """
-    lines = [*_led(comments, (), 0), "vhost {"]
+    return conf_section("vhost", attributes, comments, is_compact=is_compact)
+
+
+def conf_section(type_: str, attributes: Mapping[str, object], comments: Comments, *, is_compact: bool) -> list[str]:
+    """As vhost_section, of any type."""
+    lines = [*_led(comments, (), 0), f"{type_} {{"]
     for key, value in attributes.items():
         if key == "groups" and isinstance(value, Mapping):
             lines += [*_led(comments, (key,), 1), f"{INDENT}{key}: {{"]
             for name, settings in value.items():
                 lines += _group(name, settings, comments, is_compact=is_compact)
             lines.append(f"{INDENT}}}")
+        elif isinstance(value, Mapping):
+            lines.append(f"{INDENT}{key}: {json.dumps(value)}")
         else:
             lines += [*_led(comments, (key,), 1, is_deep=True), f"{INDENT}{key}: {_bare(key, value)}"]
     return [*lines, "}"]
@@ -73,8 +81,8 @@ def _bare(key: str, value: object) -> str:
     text = str(value)
     if not text:
         return '""'
-    # The value of `hostname` ends at the first blank, those of others at the first #.
-    end = " " if key == "hostname" else "#"
+    # The value of `hostname` and its like ends at the first blank, those of others at the first #.
+    end = " " if key in HASH_NAMES else "#"
     inner = "".join(_escaped(character) if character == end else _as_json(character) for character in text)
     if inner[0] in " {":
         inner = _escaped(inner[0]) + inner[1:]

@@ -223,6 +223,26 @@ class SectionText:
         return _finding(rule, level, self.source, path, f"{self.title}: {text}", about)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslText:
+    """What the SASL configuration of the router says, as far as it could be read.
+
+    mechanisms      of its mech_list, in upper case; None where it has none
+    has_users       it names users, whoever has them
+    has_keys        it names keys of Kerberos
+    unread          what could not be read here, and why; "" where all was
+    fault           why the router does not start; "" where it does
+    password_fault  why it does not start with a listener that asks for passwords
+    """
+
+    mechanisms: tuple[str, ...] | None = None
+    has_users: bool = False
+    has_keys: bool = False
+    unread: str = ""
+    fault: str = ""
+    password_fault: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyText:
     """All files that are looked at together.
@@ -231,6 +251,7 @@ class PolicyText:
     now      the time, seconds since 1970 UTC; None: not known, and rules that would ask are silent
     ids      of the rules there are
     routers  several configurations that are looked at beside each other; none where this is one
+    sasl     of the router's SASL configuration; None: it names none, or nobody has looked
     """
 
     entities: tuple[Section, ...]
@@ -238,6 +259,7 @@ class PolicyText:
     now: float | None = None
     ids: frozenset[str] = frozenset()
     routers: "tuple[PolicyText, ...]" = ()
+    sasl: SaslText | None = None
 
     @cached_property
     def vhosts(self) -> tuple[VhostText, ...]:

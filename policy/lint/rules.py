@@ -84,6 +84,7 @@ from policy.lint import (
     refused_vhost,
     repeated_attribute,
     same_port,
+    sasl_configuration,
     second_name_of_a_queue,
     secret_in_file,
     shared_with_clients,
@@ -117,7 +118,7 @@ from policy.lint import (
     window_over,
     without_effect,
 )
-from policy.lint.findings import Finding, LintRule, PolicyText
+from policy.lint.findings import Finding, LintRule, PolicyText, SaslText
 from policy.lint.ignoring import UNUSED_ID, without_ignored
 from policy.lint.places import placed
 
@@ -237,6 +238,7 @@ RULES: tuple[LintRule, ...] = (
     connector_mechanisms,
     repeated_attribute,
     accounts_locked,
+    sasl_configuration,
 )
 
 # Of the other places of a finding that stands for several.
@@ -251,6 +253,7 @@ def check_all(
     texts: Mapping[str, str] | None = None,
     now: float | None = None,
     watch: Callable[[Iterable[LintRule]], Iterable[LintRule]] = iter,
+    sasl: SaslText | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of all rules but those with `ignored` ids, by file, line and id.
 
@@ -258,10 +261,11 @@ def check_all(
     texts     file -> its text; without it no item is looked up in its line, and no comment is followed
     now       the time, seconds since 1970 UTC, for rules that ask
     watch     passes the rules on, one by one
+    sasl      as of PolicyText
     """
     known = {} if texts is None else texts
     rules = [rule for rule in RULES if rule not in FLEET_RULES]
-    policy = PolicyText(entities=entities, texts=known, now=now, ids=_IDS)
+    policy = PolicyText(entities=entities, texts=known, now=now, ids=_IDS, sasl=sasl)
     return _found(rules, policy, ignored, watch)
 
 

@@ -1,4 +1,4 @@
-"""The AMQP 1.0 client the management tools speak: one connection, one session, a reply receiver, senders. Sans-IO.
+"""The AMQP 1.0 client the tools speak: one connection, one session, at most one receiver, senders. Sans-IO.
 
 What the router begins by itself is answered by `peer_sessions`.
 
@@ -32,6 +32,7 @@ _SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
 _OUTCOMES = {_REJECTED: "rejected", _RELEASED: "released", _MODIFIED: "modified"}
 _REPLY_HANDLE = 0
 _REPLY_LINK = "replies"
+_REPLIES = "the reply receiver"
 _FRAME = struct.Struct(">IBBH")
 
 
@@ -53,6 +54,23 @@ class Ended:
     what: str = ""
     condition: str = ""
     description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """address  to receive from; None: one that the router makes up, for replies
+    limit    messages to ask for in all; None: without end
+    """
+
+    address: str | None = None
+    limit: int | None = None
+
+    @property
+    def title(self) -> str:
+        return _REPLIES if self.address is None else f"the receiver of {self.address}"
+
+
+_OF_REPLIES = Receiver()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,9 +101,11 @@ class _Arriving:
 
 
 class ClientSession:
-    """Pipelines header, OPEN, BEGIN and the reply receiver's ATTACH at once.
+    """Pipelines header, OPEN, BEGIN and the receiver's ATTACH at once.
 
     reply_to        the address the peer gave our receiver, None until it did
+    is_ready        the receiver is there; where there is to be none, the session is
+    accepted        messages of ours that the peer has accepted
     remote_idle_s   the peer wants a frame at least this often; None when it does not care
     ended           set once, when the peer ended the connection, the session or one of our links, or did not accept a
                     request
@@ -93,8 +113,11 @@ class ClientSession:
     is_closed       the CLOSE handshake is complete (or the peer closed first)
     """
 
-    def __init__(self, *, container_id: str, hostname: str) -> None:
+    def __init__(self, *, container_id: str, hostname: str, receiver: Receiver | None = _OF_REPLIES) -> None:
+        """receiver  None: it only sends"""
+        self._receiver = receiver
         self.reply_to: str | None = None
+        self.accepted = 0
         self.remote_idle_s: float | None = None
         self.ended: Ended | None = None
         self.is_open = False
@@ -136,8 +159,11 @@ class ClientSession:
         self._send(_OPEN, [container_id, hostname, uint(MAX_FRAME_BYTES), ushort(MAX_SESSIONS)])
         window = uint(INCOMING_WINDOW_FRAMES)
         self._send(_BEGIN, [None, uint(0), window, window, uint(2**31 - 1)])
+        if receiver is None:
+            return
         # A dynamic source: the router invents an address, to which it will send the replies.
-        source = Described(ulong(_SOURCE), [None, None, None, None, True])
+        terms = [None, None, None, None, True] if receiver.address is None else [receiver.address]
+        source = Described(ulong(_SOURCE), terms)
         target = Described(ulong(_TARGET), [])
         self._send(_ATTACH, [_REPLY_LINK, uint(_REPLY_HANDLE), True, None, None, source, target])
 
@@ -154,6 +180,15 @@ class ClientSession:
     @property
     def has_message(self) -> bool:
         return bool(self._messages)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._remote_channel is not None if self._receiver is None else self.reply_to is not None
+
+    @property
+    def unanswered(self) -> int:
+        """Messages of ours that are not sent, or of which the peer has not said what became of them."""
+        return len(self._waiting) + len(self._unsettled)
 
     def send_message(self, address: str, payload: bytes) -> None:
         """Send one encoded message to `address`, over a link kept for it, as soon as the peer gives credit."""
@@ -250,7 +285,7 @@ class ClientSession:
             return  # a sender's ATTACH, or a refusal: its DETACH follows
         address = source.value[0] if source.value else None
         if not isinstance(address, str):
-            raise ProtocolError("the router gave the reply receiver no address")
+            raise ProtocolError(f"the router gave {self._title} no address")
         self.reply_to = address
         self._send_flow(with_credit=True)
 
@@ -268,7 +303,7 @@ class ClientSession:
 
     def _on_transfer(self, fields: list[Any], payload: bytes) -> None:
         if self._handles_by_remote.get(_number(fields[0], -1)) != _REPLY_HANDLE:
-            raise ProtocolError("the router sent a message on a link that is not the reply receiver")
+            raise ProtocolError(f"the router sent a message on a link that is not {self._title}")
         if self._next_incoming_id is not None:
             self._next_incoming_id = (self._next_incoming_id + 1) % 2**32
         self._incoming_window -= 1
@@ -279,7 +314,7 @@ class ClientSession:
         message.parts.append(payload)
         message.size_bytes += len(payload)
         if message.size_bytes > MAX_MESSAGE_BYTES:
-            raise ProtocolError(f"the router's reply is larger than {MAX_MESSAGE_BYTES // 2**20} MiB")
+            raise ProtocolError(f"a message of the router is larger than {MAX_MESSAGE_BYTES // 2**20} MiB")
         if fields[9] is True:  # aborted
             self._arriving = None
         elif fields[5] is not True:  # no more frames
@@ -307,6 +342,7 @@ class ClientSession:
             address = self._unsettled.pop(delivery_id)
             if fields[3] is not True:
                 self._send(_DISPOSITION, [False, uint(delivery_id), None, True, state])
+            self.accepted += code == _ACCEPTED
             outcome = _OUTCOMES.get(code) if isinstance(code, int) else None
             if outcome is not None:
                 reason = state.value[0] if code == _REJECTED and isinstance(state.value, list) and state.value else None
@@ -316,7 +352,7 @@ class ClientSession:
     def _on_detach(self, fields: list[Any], _payload: bytes) -> None:
         handle = self._handles_by_remote.get(_number(fields[0], -1))
         sender = self._senders.get(handle) if handle is not None else None
-        what = "the reply receiver" if sender is None else f"the sender to {sender.address}"
+        what = self._title if sender is None else f"the sender to {sender.address}"
         self._end("link", what, *_error(fields[2]))
 
     def _on_end(self, fields: list[Any], _payload: bytes) -> None:
@@ -348,8 +384,16 @@ class ClientSession:
             uint(self._next_outgoing_id),
             uint(INCOMING_WINDOW_FRAMES),
         ]
-        link = [uint(_REPLY_HANDLE), uint(self._received_count), uint(LINK_CREDIT)] if with_credit else []
+        link = [uint(_REPLY_HANDLE), uint(self._received_count), uint(self._credit())] if with_credit else []
         self._send(_FLOW, window + link)
+
+    def _credit(self) -> int:
+        limit = None if self._receiver is None else self._receiver.limit
+        return LINK_CREDIT if limit is None else max(0, min(LINK_CREDIT, limit - self._received_count))
+
+    @property
+    def _title(self) -> str:
+        return _REPLIES if self._receiver is None else self._receiver.title
 
     def _pump(self) -> None:
         """Send what credit and the peer's window allow, oldest first."""

@@ -399,6 +399,9 @@ def _beside_the_row(bans: Bans, vhosts: Vhosts) -> Mapping[str, int]:
 
 def made_listeners(application: Application) -> list[tuple[Mapping[str, object], Listener]]:
     """The attributes of each listener, and what is to be opened. Errors: StartError."""
+    if not application.configuration.of_type("listener"):
+        text = "Nothing listens: the configuration has no listener section"
+        application.emit(Log(module="SERVER", level="warning", text=text))
     ready = []
     for entity in application.configuration.of_type("listener"):
         try:

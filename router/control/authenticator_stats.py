@@ -31,6 +31,7 @@ def _row(member: Authenticator) -> Mapping[str, Any]:
         "invalid": tally.invalid,
         "unavailable": tally.unavailable,
         "continued": tally.continued,
+        "answering": tally.is_answering,
         "cacheHits": verifier.hits if isinstance(verifier, Caching) else 0,
         "waiting": workers.waiting,
         "running": workers.running,

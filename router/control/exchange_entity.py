@@ -37,7 +37,6 @@ class ExchangeEntities:
         alternate = None
         if attributes.get("alternateAddress"):
             alternate = self._hop("alternateAddress", attributes["alternateAddress"], attributes["alternatePhase"])
-            _refuse_itself(alternate, at, "alternateAddress")
         taken = self._core.table.addresses.get(at.key)
         if taken is not None and taken.exchange is not None:
             text = f"exchange address '{attributes['address']}': another exchange has it under another spelling"
@@ -64,7 +63,6 @@ class ExchangeEntities:
         if not exchange.is_valid(pattern):
             raise ManagementError(400, "The binding key pattern is invalid")
         hop = self._hop("nextHopAddress", attributes["nextHopAddress"], attributes["nextHopPhase"])
-        _refuse_itself(hop, exchange.terms.at, "nextHopAddress")
         if not exchange.has_room_for(hop):
             text = f"exchange '{attributes['exchangeName']}' has {MAX_NEXT_HOPS} next hops, which is as many as can be"
             raise ManagementError(400, text)
@@ -103,9 +101,3 @@ class ExchangeEntities:
     def binding_rows(self) -> Iterator[Mapping[str, Any]]:
         for identity, (_, binding) in list(self._bindings.items()):
             yield {"identity": identity, "matchedCount": binding.matched}
-
-
-def _refuse_itself(hop: Hop, at: Hop, what: str) -> None:
-    if hop.key == at.key:
-        text = f"{what} '{hop.address.written}' is the exchange's own address, whose receivers get every message"
-        raise ManagementError(400, text)

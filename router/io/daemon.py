@@ -20,16 +20,11 @@ from router.io.memory import forbid_core_dumps, give_back_freed_memory
 from router.io.options import AUTH_SERVICE, DEFAULT_CONFIG, ROUTER, Options, Program, UsageError, parse, usage
 from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
+from schemas.versions import product_version
 
 
-def product_version() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as package_version
-
-    try:
-        return package_version("palisade-router")
-    except PackageNotFoundError:
-        return "0+unknown"
+def _version() -> str:
+    return product_version() or "0+unknown"
 
 
 def main_of_auth_service() -> int:
@@ -50,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
         _show(usage(argv[0], kind))
         return 1
     if options.shows_version:
-        _show(product_version())
+        _show(_version())
         return 0
     if options.shows_help:
         _show(usage(options.program, kind))
@@ -107,7 +102,7 @@ def check(config_path: str, options: Options, kind: Program = ROUTER) -> int:
         from router.control.serving import check as check_start
 
         try:
-            check_start(configuration, schema, logs, version=product_version(), is_auth_service=kind.is_auth_service)
+            check_start(configuration, schema, logs, version=_version(), is_auth_service=kind.is_auth_service)
         except StartError as error:
             return _refused(str(error))
     except DaemonError as error:
@@ -152,7 +147,7 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
                 configuration,
                 schema,
                 logs,
-                version=product_version(),
+                version=_version(),
                 has_test_hooks=options.has_test_hooks,
                 read_at_ns=read_at_ns,
                 report=report,

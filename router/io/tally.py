@@ -11,6 +11,7 @@ class Tally:
     valid, invalid  credentials that were compared
     unavailable     nothing was compared: the verifier failed, has no answer, or too many logins wait
     continued       answers that an exchange goes on with: SCRAM keys, messages of Kerberos. The outcome is unknown
+    is_answering    something was compared for the last question; true before the first
     seconds         that its threads took, the longest answer among them
     """
 
@@ -19,6 +20,7 @@ class Tally:
     invalid: int = 0
     unavailable: int = 0
     continued: int = 0
+    is_answering: bool = True
     seconds: float = 0.0
     longest_s: float = 0.0
 
@@ -27,6 +29,7 @@ class Tally:
         self.asked += 1
         self.seconds += seconds
         self.longest_s = max(self.longest_s, seconds)
+        self.is_answering = not isinstance(answer, VerifyResult) or answer.is_compared
         if not isinstance(answer, VerifyResult):
             self.continued += 1
         elif not answer.is_compared:

@@ -5,6 +5,7 @@ Source: docs/spec/management.md sections 10.1 and 10.2.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import schemas
@@ -15,6 +16,9 @@ STANDARD_PREFIX = "org."
 
 # Long type name -> attribute name (deprecated ones too) -> type in the schema; None for an unknown entity type.
 AttributeTypes = Callable[[str], Mapping[str, Any] | None]
+
+# Of a name that is compared with known ones.
+_MAX_COMPARED = 64
 
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
@@ -49,7 +53,11 @@ def parse_attributes(
     """
     known = attribute_types(entity_type) if entity_type else {}
     if known is None:
-        raise ValidationError(f"No such entity type '{entity_type}'")
+        names = [name for name in schemas.load("management")["entityTypes"] if not name.startswith(STANDARD_PREFIX)]
+        written = str(entity_type).removeprefix(TYPE_PREFIX)
+        similar = get_close_matches(written[:_MAX_COMPARED], names, n=1)
+        advice = f"; did you mean '{similar[0]}'?" if similar else ""
+        raise ValidationError(f"No such entity type '{entity_type}'{advice}")
     found: dict[str, Any] = {}
     for argument in arguments:
         name, has_value, text = argument.partition("=")

@@ -19,7 +19,9 @@ class Parser(argparse.ArgumentParser):
     """Complains without repeating values: one of them may be a password."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(re.sub(r"(--[\w-]+)=\S*", r"\1", message))
+        # What there is takes a screen, and the line that matters would stand below it.
+        text = re.sub(r"(--[\w-]+)=\S*", r"\1", message)
+        self.exit(2, f"usage: {self.prog} [options...]; --help lists them\n{self.prog}: error: {text}\n")
 
     def parse_all(self, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         """The options, and what is none. What is empty is not there: scripts write `--type "$TYPE" "$MORE"`."""
@@ -39,17 +41,8 @@ class Parser(argparse.ArgumentParser):
             self.error("takes options only, and something besides them was given")
 
 
-class ShowVersion(argparse.Action):
-    """`--version`. Looks the version up only when asked: the lookup costs a fifth of the start-up."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib import metadata
-
-        try:
-            print(metadata.version("palisade-router"))
-        except metadata.PackageNotFoundError:
-            print("unknown")
-        parser.exit()
+class FailedError(Exception):
+    """What there is to say has been said: the exit status is 1."""
 
 
 def utc_now() -> str:
@@ -65,6 +58,8 @@ def run(action: Callable[[], None]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print()
+        return 1
+    except FailedError:
         return 1
     except BrokenPipeError:
         _give_up_output()  # its reader has seen enough

@@ -73,7 +73,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "-t",
         "--timeout",
         metavar="SECS",
-        type=_seconds,
+        type=seconds,
         default=DEFAULT_TIMEOUT_S,
         help="seconds to wait for the connection, and for each answer; default %(default)g",
     )
@@ -102,7 +102,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -131,16 +131,19 @@ def connection_options(given: argparse.Namespace, read_text: Callable[[str], str
         is_tls=is_tls,
         certificate_file=given.ssl_certificate,
         key_file=given.ssl_key,
-        key_password=_secret(given.ssl_password, given.ssl_password_file, read_text),
+        key_password=_secret(given.ssl_password, "--ssl-password-file", given.ssl_password_file, read_text),
         trust_file=given.ssl_trustfile,
         checks_peer_name=not given.ssl_disable_peer_name_verify,
         mechanisms=tuple(given.sasl_mechanisms.split()) if given.sasl_mechanisms else None,
         username=given.sasl_username or (unquote(user) if user else None),
         password=_secret(
-            given.sasl_password or (unquote(password) if password else None), given.sasl_password_file, read_text
+            given.sasl_password or (unquote(password) if password else None),
+            "--sasl-password-file",
+            given.sasl_password_file,
+            read_text,
         ),
         # A script that made its own options by those of 1.20 has none for tokens.
-        token=_secret(None, getattr(given, "sasl_token_file", None), read_text),
+        token=_secret(None, "--sasl-token-file", getattr(given, "sasl_token_file", None), read_text),
     )
 
 
@@ -153,9 +156,13 @@ def router_address(router: str | None, edge_router: str | None) -> str:
     return "$management"
 
 
-def _secret(text: str | None, path: str | None, read_text: Callable[[str], str]) -> Secret | None:
+def _secret(text: str | None, option: str, path: str | None, read_text: Callable[[str], str]) -> Secret | None:
+    """Errors: OSError with the option in its text."""
     if path:
-        return Secret(read_text(path).strip())
+        try:
+            return Secret(read_text(path).strip())
+        except OSError as error:
+            raise type(error)(f"{option} {path}: {error.strerror}") from None
     return Secret(text) if text else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from policy.printing import printable
 from router.management.client import ManagementClient
 from router.tools.attributes import AttributeTypes, expand_type, parse_attributes, parse_entities, parse_json_option
-from router.tools.command import Parser, ShowVersion, read_text, run
+from router.tools.command import Parser, read_text, run
 from router.tools.connection_options import (
     ConnectionOptions,
     add_connection_arguments,
@@ -22,6 +22,7 @@ from router.tools.connection_options import (
 from router.tools.json_output import dump
 from router.tools.schema_types import schema_attribute_types
 from router.tools.transport import connect
+from schemas.versions import add_version_option
 
 Connect = Callable[[ConnectionOptions, str], ManagementClient]
 
@@ -33,6 +34,7 @@ _EPILOG = """operations:
   delete                        remove one entity
   get-types, get-attributes, get-operations, get-annotations [TYPE]
   get-mgmt-nodes                management addresses of all known routers
+  export                        the running configuration, as a .conf with which the same router starts
   get-schema, get-json-schema [indent=N], get-log [limit=N]
   anything else is sent as it is; ATTRIBUTE=VALUE become properties of the request
 
@@ -70,7 +72,7 @@ def parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
+    add_version_option(made)
     made.add_argument("-v", "--verbose", action="count", default=0, help="accepted, and changes nothing")
     targets = made.add_argument_group("target")
     targets.add_argument("-r", "--router", metavar="ID", help="this router of the network")
@@ -198,6 +200,12 @@ def _management_nodes(request: _Request, attribute_types: AttributeTypes) -> _Pr
     return lambda client: client.management_nodes()
 
 
+def _export(request: _Request, attribute_types: AttributeTypes) -> _Prepared:
+    from router.tools.export import exported  # the files' layout is for this operation alone
+
+    return lambda client: exported(client).rstrip("\n")
+
+
 def _other(request: _Request, attribute_types: AttributeTypes) -> _Prepared:
     properties = parse_attributes(request.arguments, None, attribute_types, is_update=False)
     if request.properties is not None:
@@ -240,11 +248,13 @@ _BUILT_IN: Mapping[str, Callable[[_Request, AttributeTypes], _Prepared]] = {
     "get-operations": _node,
     "get-annotations": _node,
     "get-mgmt-nodes": _management_nodes,
+    "export": _export,
 }
 _ARGUMENT_LIMITS = {
     "read": 0,
     "delete": 0,
     "get-mgmt-nodes": 0,
+    "export": 0,
     "get-types": 1,
     "get-attributes": 1,
     "get-operations": 1,

@@ -4,24 +4,30 @@ Source: docs/spec/management.md section 9.
 """
 
 import argparse
+import contextlib
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from policy.printing import printable
 from router.management.client import ManagementClient
-from router.tools.command import Parser, ShowVersion, read_text, run, utc_now
+from router.tools.command import FailedError, Parser, read_text, run, utc_now
 from router.tools.connection_options import (
     ConnectionOptions,
     add_connection_arguments,
     connection_options,
     router_address,
+    seconds,
 )
 from router.tools.displays import ALL_ENTITIES, DISPLAYS, WITHOUT_HEADER
+from router.tools.displays.network import dot
 from router.tools.displays.source import Source
 from router.tools.formats import RenderLine, csv_line, render, render_classic, render_csv
+from router.tools.health import DEFAULT_DAYS, health
 from router.tools.transport import connect
+from schemas.versions import add_version_option
 
 Connect = Callable[[ConnectionOptions, str], ManagementClient]
 
@@ -52,8 +58,11 @@ _EPILOG = """examples:
   qdstat -a --limit 20 --csv                 twenty addresses, for a spreadsheet
   qdstat -l --all-routers                    the links of every router in the network
   qdstat -c | less -S                        in full, where the terminal is too narrow
+  qdstat --check                             for a monitor: one line that begins with OK or FAILED
+  qdstat -n --dot | dot -Tsvg > network.svg  a picture of the network
 
-exit status: 0; 1 for any failure, with one line that says which; 2 for a wrong command line
+exit status: 0; 1 for any failure, with one line that says which, and where --check finds something; 2 for a wrong
+command line
 """
 
 
@@ -64,11 +73,20 @@ def parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
+    add_version_option(made)
     made.add_argument("-v", "--verbose", action="count", default=0, help="more columns")
     displays = made.add_argument_group("display (one of)").add_mutually_exclusive_group()
     for name, flags, text in _DISPLAY_OPTIONS:
         displays.add_argument(*flags, dest="display", action="store_const", const=name, help=text)
+    displays.add_argument(
+        "--check",
+        metavar="DAYS",
+        nargs="?",
+        type=_row_count,
+        const=DEFAULT_DAYS,
+        help="one line and the exit status: do all listeners listen, is each certificate good for so many days "
+        f"(default {DEFAULT_DAYS}), do authenticators answer, is the audit log written, is nobody held back?",
+    )
     targets = made.add_argument_group("target (one of)").add_mutually_exclusive_group()
     targets.add_argument("--all-routers", action="store_true", help="every router the asked one knows")
     targets.add_argument("-r", "--router", metavar="ID", help="this router of the network")
@@ -76,6 +94,8 @@ def parser() -> Parser:
     output = made.add_argument_group("output")
     output.add_argument("--limit", metavar="N", type=_row_count, default=0, help="at most N rows; 0 for all")
     output.add_argument("--csv", action="store_true", help="tables as comma-separated values")
+    output.add_argument("--dot", action="store_true", help="with -n: the network as a graph for Graphviz")
+    output.add_argument("--watch", metavar="SECS", type=seconds, help="show it anew every so many seconds")
     add_connection_arguments(made)
     return made
 
@@ -85,13 +105,31 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = connect) -> 
     made = parser()
     given, unknown = made.parse_all(arguments)
     made.refuse_unknown(unknown)
-    return run(lambda: _show(given, connect))
+    if given.dot and given.display != "nodes":
+        made.error("--dot is for -n")
+    if given.watch is not None and not 0 < given.watch < float("inf"):
+        made.error(f"--watch wants a positive number of seconds, not {given.watch:g}")
+    return run(lambda: _watch(given, connect) if given.watch else _show(given, connect))
+
+
+def _watch(given: argparse.Namespace, connect: Connect) -> None:
+    """Until it fails: with a password that has changed, another attempt every other second would look like guessing."""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            if _terminal_columns() is not None:
+                print("\x1b[H\x1b[2J", end="")
+            _show(given, connect)
+            sys.stdout.flush()
+            time.sleep(given.watch)
 
 
 def _show(given: argparse.Namespace, connect: Connect) -> None:
     options = connection_options(given, read_text)
     address = router_address(given.router, given.edge_router)
     with connect(options, address) as client:
+        if given.check is not None:
+            _check(Source(client=client), given.check)
+            return
         nodes = client.management_nodes() if given.all_routers else []
         if len(nodes) < 2:
             _print(_header(given, client) + _body(given, client))
@@ -103,9 +141,16 @@ def _show(given: argparse.Namespace, connect: Connect) -> None:
             _print([_render_line(given)(f"Router  {node_id}"), "", *_body(given, client.at(node_address)), ""])
 
 
+def _check(source: Source, days: int) -> None:
+    is_well, text = health(source, days)
+    print(printable(text))
+    if not is_well:
+        raise FailedError
+
+
 def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
     """Date, router id and an empty line, where the display has them."""
-    if given.display in WITHOUT_HEADER:
+    if given.display in WITHOUT_HEADER or given.dot:
         return []
     found = client.query("org.apache.qpid.dispatch.router", ["id"]).rows
     return [utc_now(), _render_line(given)(str(found[0][0])) if found and found[0] else "", ""]
@@ -114,6 +159,8 @@ def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
 def _body(given: argparse.Namespace, client: ManagementClient) -> list[str]:
     source = Source(client=client, limit=given.limit, is_verbose=given.verbose > 0)
     render_table = render_csv if given.csv else partial(render_classic, columns=_terminal_columns())
+    if given.dot:
+        return dot(source)
     if given.display != "all":
         return render(DISPLAYS[given.display or "general"](source), render_table, _render_line(given))
     lines = []

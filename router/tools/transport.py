@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from router.amqp.client_session import ClientSession, Ended, ProtocolError
+from router.amqp.client_session import ClientSession, Ended, ProtocolError, Receiver
 from router.amqp.codec import CodecError, decode_message, encode_message
 from router.management.client import (
     LOCAL_ADDRESS,
@@ -35,6 +35,9 @@ MAX_REPLY_VALUES = 1_600_000
 # For all answers of one command line: a router may be slow, but not hold an operator's shell for hours by thousands of
 # pages, each of which comes just in time.
 MAX_RUN_S = 600.0
+# One wait of the socket, which takes no infinite time.
+_MAX_WAIT_S = 3600.0
+_OF_REPLIES = Receiver()
 # For the farewell, which nobody waits for with interest.
 _CLOSE_TIMEOUT_S = 1.0
 
@@ -47,18 +50,22 @@ def connect(options: ConnectionOptions, address: str = LOCAL_ADDRESS) -> Managem
     return ManagementClient(SocketTransport(options, MAX_RUN_S), options.address or address)
 
 
-class SocketTransport:
-    """One connection to one router. Not for several threads."""
+class RouterConnection:
+    """One connection to one router, with the links of its session. Not for several threads."""
 
-    def __init__(self, options: ConnectionOptions, max_run_s: float = math.inf) -> None:
-        """max_run_s  for the connection and all answers together; the options' timeout where that is longer"""
+    def __init__(
+        self, options: ConnectionOptions, max_run_s: float = math.inf, receiver: Receiver | None = _OF_REPLIES
+    ) -> None:
+        """max_run_s  for the connection and all answers together; the options' timeout where that is longer
+        receiver   as of ClientSession
+        """
         self._options = options
         self._where = options.where
         self._max_run_s = max(max_run_s, options.timeout_s)
         self._run_deadline = time.monotonic() + self._max_run_s
-        self._deadline = time.monotonic() + options.timeout_s
-        self._correlation_ids = map(str, itertools.count(1))
-        self._session = ClientSession(container_id=f"palisade-tools-{uuid.uuid4()}", hostname=options.host)
+        self._allow(options.timeout_s)
+        container = f"palisade-tools-{uuid.uuid4()}"
+        self._session = ClientSession(container_id=container, hostname=options.host, receiver=receiver)
         self._socket = self._dial()
         try:
             if options.is_tls:
@@ -66,7 +73,7 @@ class SocketTransport:
             if options.has_sasl:
                 self._session.receive(self._authenticate())
             self._flush()
-            while self._session.reply_to is None:
+            while not self._session.is_ready:
                 self._exchange("the router to open the connection")
         except ProtocolError as error:
             self._abandon()
@@ -75,47 +82,9 @@ class SocketTransport:
             self._abandon()
             raise
 
-    @property
-    def reply_to(self) -> str:
-        """Where replies come to."""
-        assert self._session.reply_to is not None  # known since the connection was made
-        return self._session.reply_to
-
-    def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:
-        self._deadline = min(time.monotonic() + self._options.timeout_s, self._run_deadline)
-        correlation_id = next(self._correlation_ids)
-        try:
-            payload = encode_message(
-                reply_to=self._session.reply_to,
-                correlation_id=correlation_id,
-                application_properties=application_properties,
-                body=body,
-            )
-        except CodecError as error:
-            raise ValueError(f"the request cannot be encoded: {error}") from None
-        try:
-            self._session.send_message(address, payload)
-            self._flush()
-            while True:
-                while (message := self._session.take_message()) is None:
-                    self._exchange(f"{address} to answer {application_properties.get('operation')}{_hint(address)}")
-                reply = decode_message(message, max_values=MAX_REPLY_VALUES)
-                # A late answer to a request that timed out is not the answer to this one.
-                if reply.correlation_id == correlation_id:
-                    return Reply(
-                        application_properties=reply.application_properties,
-                        body=reply.body,
-                        value_count=reply.value_count,
-                        size_bytes=len(message),
-                    )
-        except ProtocolError as error:
-            raise ConnectionException(f"Connection to {self._where} failed: {error}") from None
-        except CodecError as error:
-            raise ValueError(f"the router's answer cannot be decoded: {error}") from None
-
     def close(self) -> None:
         """Say goodbye, without insisting on an answer."""
-        self._deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+        self._allow(_CLOSE_TIMEOUT_S)
         with contextlib.suppress(ConnectionException, Timeout, LinkDetached, ProtocolError):
             self._session.close()
             self._flush()
@@ -271,12 +240,17 @@ class SocketTransport:
                 raise self._lost(None, is_first=is_first)
             return data
 
+    def _allow(self, seconds: float) -> None:
+        """Wait for so long from now, as far as all may take so long."""
+        self._patience_s = seconds
+        self._deadline = min(time.monotonic() + seconds, self._run_deadline)
+
     def _arm(self, awaited: str, *, at_most_s: float | None = None) -> None:
         """Let the next call on the socket wait until the deadline. Errors: Timeout when that is past."""
         remaining_s = self._deadline - time.monotonic()
         if remaining_s <= 0:
             raise self._timeout(awaited)
-        self._socket.settimeout(remaining_s if at_most_s is None else min(remaining_s, at_most_s))
+        self._socket.settimeout(min(remaining_s, _MAX_WAIT_S if at_most_s is None else at_most_s))
 
     def _lost(self, error: OSError | None, *, is_first: bool) -> Exception:
         if isinstance(error, ssl.SSLError):
@@ -302,12 +276,56 @@ class SocketTransport:
     def _timeout(self, awaited: str) -> Timeout:
         if time.monotonic() >= self._run_deadline:
             return Timeout(f"Connection to {self._where} timed out: the answers took more than {self._max_run_s:g} s")
-        return Timeout(
-            f"Connection to {self._where} timed out after {self._options.timeout_s:g} s: waited for {awaited}"
-        )
+        return Timeout(f"Connection to {self._where} timed out after {self._patience_s:g} s: waited for {awaited}")
 
     def _abandon(self) -> None:
         self._socket.close()
+
+
+class SocketTransport(RouterConnection):
+    """Carries the requests of a management client."""
+
+    def __init__(self, options: ConnectionOptions, max_run_s: float = math.inf) -> None:
+        super().__init__(options, max_run_s)
+        self._correlation_ids = map(str, itertools.count(1))
+
+    @property
+    def reply_to(self) -> str:
+        """Where replies come to."""
+        assert self._session.reply_to is not None  # known since the connection was made
+        return self._session.reply_to
+
+    def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:
+        self._allow(self._options.timeout_s)
+        correlation_id = next(self._correlation_ids)
+        try:
+            payload = encode_message(
+                reply_to=self._session.reply_to,
+                correlation_id=correlation_id,
+                application_properties=application_properties,
+                body=body,
+            )
+        except CodecError as error:
+            raise ValueError(f"the request cannot be encoded: {error}") from None
+        try:
+            self._session.send_message(address, payload)
+            self._flush()
+            while True:
+                while (message := self._session.take_message()) is None:
+                    self._exchange(f"{address} to answer {application_properties.get('operation')}{_hint(address)}")
+                reply = decode_message(message, max_values=MAX_REPLY_VALUES)
+                # A late answer to a request that timed out is not the answer to this one.
+                if reply.correlation_id == correlation_id:
+                    return Reply(
+                        application_properties=reply.application_properties,
+                        body=reply.body,
+                        value_count=reply.value_count,
+                        size_bytes=len(message),
+                    )
+        except ProtocolError as error:
+            raise ConnectionException(f"Connection to {self._where} failed: {error}") from None
+        except CodecError as error:
+            raise ValueError(f"the router's answer cannot be decoded: {error}") from None
 
 
 def _error_of(ended: Ended, where: str) -> Exception:
@@ -315,7 +333,7 @@ def _error_of(ended: Ended, where: str) -> Exception:
     if ended.kind == "link":
         return LinkDetached(f"{where} closed {ended.what}: {reason}")
     if ended.kind == "delivery":
-        return LinkDetached(f"{where} did not accept the request to {ended.what}: {reason}")
+        return LinkDetached(f"{where} did not accept the message to {ended.what}: {reason}")
     if ended.kind == "session":
         return LinkDetached(f"{where} ended the session: {reason}")
     return ConnectionException(f"{where} closed the connection: {reason}")

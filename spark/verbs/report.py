@@ -102,7 +102,7 @@ def _check_jinja() -> None:
     try:
         import jinja2  # noqa: F401
     except ImportError:
-        raise VerbError("jinja2 is not installed: pip install 'palisade-router[spark]'") from None
+        raise VerbError("jinja2 is not installed: install this package with its extra spark") from None
 
 
 def _finding(row: dict[str, Any]) -> dict[str, Any]:

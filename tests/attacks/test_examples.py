@@ -164,7 +164,7 @@ def test_every_example_is_tried_here() -> None:
     others = {path.relative_to(EXAMPLES).parts[0] for path in EXAMPLES.glob("**/*.json")}
     # tests/interop/test_example_network.py, tests/brokers/test_example_broker.py
     assert others == TRIED | {"network", "broker"}
-    assert {path.name for path in (ROOT / "deploy" / "examples").glob("*.py")} == {"send_receive.py"}
+    assert not list((ROOT / "deploy" / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("example", sorted(TRIED))

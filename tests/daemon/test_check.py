@@ -63,6 +63,12 @@ LEFT_OUT = {
     "priority": ("address {\n prefix: a\n priority: 99\n}\n", 1),
     "phase": ("exchange {\n name: e\n address: e\n phase: 99\n}\n", 1),
     "twice": ("address {\n prefix: foo.bar\n}\naddress {\n prefix: /foo/bar\n}\n", 4),
+    "binding to itself": (
+        "exchange {\n name: e\n address: e.x\n}\nbinding {\n exchangeName: e\n nextHopAddress: amqp:/e.x\n}\n",
+        7,
+    ),
+    "alternate to itself": ("exchange {\n name: e\n address: e\n alternateAddress: amqp:/e\n}\n", 4),
+    "exchange of the router": ("exchange {\n name: e\n address: $management\n}\n", 1),
     "binding": ("binding {\n name: b\n exchangeName: e\n nextHopAddress: a\n}\n", 1),
 }
 
@@ -110,6 +116,47 @@ def test_what_is_left_out_is_a_warning(name: str, tmp_path: Path, capsys: pytest
     assert (line, "warning", "PAL151") in found_by_lint(path, capsys)[1]
 
 
+# name -> (its text, the listener's saslMechanisms, may others read the users, line, rule)
+SASL = {
+    "users for everybody": ("auxprop_plugin: userfile\nuserfile_path: users\n", "PLAIN", True, 2, "PAL166"),
+    "no users": ("auxprop_plugin: userfile\nuserfile_path: nowhere\n", "PLAIN", False, 2, "PAL166"),
+    "sasldb for everybody": ("auxprop_plugin: sasldb\nsasldb_path: users\n", "PLAIN", True, 5, "PAL166"),
+    "no line": ("mech_list PLAIN\n", "ANONYMOUS", False, 2, "PAL166"),
+    "other database": ("auxprop_plugin: sql\n", "PLAIN", False, 5, "PAL166"),
+    "not in the list": ("mech_list: PLAIN\n", "ANONYMOUS", False, 8, "PAL087"),
+    "nobody to ask": ("mech_list: PLAIN\n", "PLAIN", False, 8, "PAL087"),
+    "not there": ("", "ANONYMOUS", False, 2, "PAL166"),
+    "anonymous": ("mech_list: ANONYMOUS\nauxprop_plugin: sasldb\nsasldb_path: nowhere\n", "ANONYMOUS", False, 0, ""),
+    "right": ("mech_list: PLAIN\nauxprop_plugin: userfile\nuserfile_path: users\n", "PLAIN", False, 0, ""),
+}
+
+
+@pytest.mark.parametrize("name", SASL)
+def test_lint_reads_the_sasl_configuration(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lint was silent about users that others may read, a mech_list without the mechanism, a file that is missing."""
+    text, mechanism, is_open, line, rule = SASL[name]
+    folder = tmp_path / "sasl"
+    folder.mkdir()
+    (folder / "users").touch(mode=0o600)
+    (folder / "users").chmod(0o644 if is_open else 0o600)
+    if text:
+        (folder / "qdrouterd.conf").write_text(text)
+    path = tmp_path / "r.conf"
+    path.write_text(
+        f"router {{\n    saslConfigDir: {folder}\n    id: A\n}}\nlistener {{\n    host: 127.0.0.1\n    port: 0\n"
+        f"    saslMechanisms: {mechanism}\n}}\n"
+    )
+    status, texts = checked(path, capsys)
+    errors = [each for each in found_by_lint(path, capsys)[1] if each[1] == "error"]
+    assert (status, errors) == ((1, [(line, "error", rule)]) if rule else (0, [])), texts
+
+
+def test_a_sasl_configuration_of_another_host_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.conf"
+    path.write_text("router {\n    id: A\n    saslConfigDir: /nowhere/sasl\n}\n")
+    assert (3, "note", "PAL166") in found_by_lint(path, capsys)[1]
+
+
 def test_all_faults_are_said_and_each_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.conf"
     path.write_text(f"{NORMAL}    role: nromal\n    maxFrameSize: big\n}}\nrouter {{\n    mode: standallone\n}}\n")
@@ -126,6 +173,37 @@ def test_two_entities_of_one_name_are_called_by_name_and_line(
     _, texts = checked(path, capsys)
     wanted = f"adding connector 'broker' duplicates unique attribute 'name' from existing connector 'broker' ({path}:1)"
     assert f"{wanted} ({path}:7)" in texts
+
+
+def test_a_deprecated_name_is_named_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The warning named neither file nor line."""
+    path = tmp_path / "r.conf"
+    path.write_text("autoLink {\n addr: a\n direction: in\n connection: c\n}\n")
+    _, texts = checked(path, capsys)
+    assert (
+        f"warning: Attribute 'addr' of entity 'autoLink' has been deprecated. Use 'address' instead ({path}:1)\n"
+    ) in texts
+
+
+def test_a_router_to_which_nobody_can_connect_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It started in silence."""
+    path = tmp_path / "r.conf"
+    path.write_text("router {\n    id: A\n}\n")
+    text = "warning: Nothing listens: the configuration has no listener section\n"
+    assert checked(path, capsys) == (0, text)
+
+
+def test_settings_of_http_without_http_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`healthz: yes` is what it is by default, and went without a word."""
+    path = tmp_path / "r.conf"
+    path.write_text(f"{NORMAL}    name: n\n    healthz: yes\n    metrics: true\n}}\n")
+    _, texts = checked(path, capsys)
+    assert texts.splitlines() == [
+        f"warning: listener 'n': '{name}' has no effect without 'http: yes' ({path}:1)"
+        for name in ("healthz", "metrics")
+    ]
+    path.write_text(f"{NORMAL}    http: yes\n    healthz: yes\n}}\n")
+    assert checked(path, capsys) == (0, "")
 
 
 def mutations() -> Iterator[str]:
@@ -152,7 +230,7 @@ def mutations() -> Iterator[str]:
 
 def test_lint_and_the_check_agree_on_mutated_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors of these rules, or a file that cannot be read, are what stops the start: neither kinder nor stricter."""
-    rules = {"PAL001", "PAL002", "PAL003", "PAL038", "PAL042", "PAL086", "PAL087", "PAL150", ""}
+    rules = {"PAL001", "PAL002", "PAL003", "PAL038", "PAL042", "PAL086", "PAL087", "PAL150", "PAL166", ""}
     rules.add("PAL152")  # the name of a service, which lint cannot know: a warning
     wrong = []
     for number, text in enumerate(mutations()):

@@ -103,3 +103,19 @@ def test_management_counts_what_each_was_asked(daemon: Callable[..., Daemon], tm
     assert [by_name["staff"][each] for each in counted] == [3, 2, 1, 0, 0, 0, 0, 0]
     assert [by_name["guests"][each] for each in counted] == [0] * 8
     assert by_name["staff"]["longestMilliseconds"] <= by_name["staff"]["milliseconds"]
+
+
+def test_an_authenticator_that_has_no_answer_fails_the_check(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """`qdstat --check` is for monitors: a count of answers that failed does not say whether it answers now."""
+    router = daemon(configuration(tmp_path) + LISTENER)
+    assert "2 authenticators answer" in router.tool("qdstat", "--check").out
+    file = tmp_path / "staff" / "users"
+    right = file.read_bytes()
+    file.unlink()
+    assert not is_let_in(router, "for-staff", "of staff")
+    ran = router.tool("qdstat", "--check")
+    assert (ran.status, "authenticator staff does not answer" in ran.out) == (1, True), ran.out
+    file.touch(mode=0o600)
+    file.write_bytes(right)
+    assert is_let_in(router, "for-staff", "of staff")
+    assert router.tool("qdstat", "--check").status == 0

@@ -36,18 +36,17 @@ class Quickstart:
         return self.output.read_text()
 
     def passwords(self) -> dict[str, str]:
-        """Environment variable -> value, of those shown."""
-        return dict(re.findall(r"^  export (\w+_PASSWORD)=(\S+)$", self.text(), re.MULTILINE))
+        """By user."""
+        return {path.name: path.read_text().strip() for path in (self.folder / "passwords").iterdir()}
 
-    def paste(self, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the command printed under the comment `# <what>`, as somebody who pasted the exports before it."""
+    def paste(self, what: str) -> subprocess.CompletedProcess[str]:
+        """Run the command printed under the comment `# <what>`."""
         command = self.text().partition(f"  # {what}\n")[2].partition("\n")[0]
         assert command, f"nothing was printed for: {what}"
         return subprocess.run(
             command,
             shell=True,
             cwd=ROOT,
-            env=os.environ | self.passwords() | environment,
             capture_output=True,
             text=True,
             timeout=COMMAND_TIMEOUT_S,
@@ -105,30 +104,43 @@ def quickstart(router_python: Path, tmp_path_factory: pytest.TempPathFactory) ->
         yield started
 
 
-def test_alice_sends_and_receives(quickstart: Quickstart) -> None:
-    result = quickstart.paste("alice sends five messages and receives them")
+ALICE_EXCHANGES = "alice receives five messages, which she sends"
+
+
+def assert_exchanged(result: subprocess.CompletedProcess[str]) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "5 messages to orders.new accepted, 5 received" in result.stdout
+    assert sorted(result.stdout.splitlines()) == [
+        "5 messages to orders.new accepted",
+        *(f"message {number}" for number in range(1, 6)),
+    ]
+
+
+def test_alice_sends_and_receives(quickstart: Quickstart) -> None:
+    assert_exchanged(quickstart.paste(ALICE_EXCHANGES))
 
 
 def test_alice_is_denied_and_the_denial_recorded(quickstart: Quickstart) -> None:
     result = quickstart.paste("alice is denied an address")
     assert result.returncode == 1, result.stderr
-    assert "denied: secret: amqp:unauthorized-access" in result.stdout
+    assert "closed the sender to secret: amqp:unauthorized-access" in result.stdout
     denial = quickstart.denials()[-1]
     assert (denial["user"], denial["address"]) == ("alice", "secret")
 
 
 def test_a_wrong_password_is_refused_and_recorded(quickstart: Quickstart) -> None:
-    result = quickstart.paste("alice sends five messages and receives them", ALICE_PASSWORD="wrong")
+    file = quickstart.folder / "passwords" / "alice"
+    right = file.read_text()
+    file.write_text("wrong")
+    try:
+        result = quickstart.paste(ALICE_EXCHANGES)
+    finally:
+        file.write_text(right)
     assert result.returncode == 1, result.stdout + result.stderr
     assert any(denial["stage"] == "sasl" for denial in quickstart.denials())
 
 
 def test_a_certificate_is_an_identity(quickstart: Quickstart) -> None:
-    result = quickstart.paste("client, whose certificate is its identity")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "5 messages to orders.new accepted, 5 received" in result.stdout
+    assert_exchanged(quickstart.paste("client, whose certificate is its identity"))
 
 
 def test_management_answers_the_operator(quickstart: Quickstart) -> None:
@@ -150,12 +162,13 @@ def test_denials_are_reported(quickstart: Quickstart, require_tool: Callable[[st
     assert "alice" in result.stdout
 
 
-def test_no_secret_is_stored(quickstart: Quickstart) -> None:
-    """Neither a password nor the key of the certificate authority, and what is stored is the owner's alone."""
+def test_secrets_are_stored_once_and_for_their_owner(quickstart: Quickstart) -> None:
+    """A password is in one file and shown nowhere, and the key of the certificate authority is in none."""
     files = [path for path in quickstart.folder.rglob("*") if path.is_file()]
-    assert sorted(quickstart.passwords()) == ["ALICE_PASSWORD", "OPERATOR_PASSWORD"]
-    for password in quickstart.passwords().values():
-        assert not [path for path in files if password.encode() in path.read_bytes()]
+    assert sorted(quickstart.passwords()) == ["alice", "operator"]
+    for user, password in quickstart.passwords().items():
+        assert [path.name for path in files if password.encode() in path.read_bytes()] == [user]
+        assert password not in quickstart.text()
     assert sorted(path.name for path in files if path.suffix == ".key") == ["client.key", "server.key"]
     assert not [path for path in files if path.suffix != ".crt" and path.stat().st_mode & 0o077]
 
@@ -171,8 +184,16 @@ def test_a_second_run_keeps_what_is_there(router_python: Path, tmp_path: Path) -
     with running(router_python, folder, tmp_path / "second") as second:
         assert kept() == before
         assert second.port == first.port
-        assert second.passwords() == {}
-        assert "were shown when they were created" in second.text()
+        assert_exchanged(second.paste(ALICE_EXCHANGES))
+
+
+def test_users_of_an_older_quick_start_get_a_password_that_is_kept(router_python: Path, tmp_path: Path) -> None:
+    """Its passwords were shown once, and in no file: the commands of a second run failed."""
+    folder = tmp_path / "run"
+    with running(router_python, folder, tmp_path / "first", free_ports(3)):
+        (folder / "passwords" / "alice").unlink()
+    with running(router_python, folder, tmp_path / "second") as second:
+        assert_exchanged(second.paste(ALICE_EXCHANGES))
 
 
 def test_another_port_is_put_into_an_existing_configuration(router_python: Path, tmp_path: Path) -> None:
@@ -197,7 +218,7 @@ def test_a_used_port_is_named_before_anything_is_shown(router_python: Path, tmp_
     assert result.returncode == 1
     assert f"127.0.0.1:{port} is in use" in result.stderr
     assert f"make run PORT={port + 100}" in result.stderr
-    assert "PASSWORD" not in result.stdout
+    assert "qdsend" not in result.stdout
 
 
 def test_ctrl_c_stops_make_with_status_0(router_python: Path, tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ def test_wheel_holds_the_packages_and_their_data_and_nothing_else(wheel: Path) -
     top_level = {name.partition("/")[0] for name in names}
     assert {name for name in top_level if not name.endswith((".dist-info", ".data"))} == PACKAGES
     beside = {name.partition(".data/")[2] for name in names if ".data/" in name.partition("/")[0] + "/"}
-    assert beside == {"data/share/man/man5/qdrouterd.conf.5"}
+    manuals = {f"man{path.suffix[1:]}/{path.name}" for path in (ROOT / "deploy" / "man").glob("*.[158]")}
+    assert {name.partition("/")[2].partition(".")[0] for name in manuals} == COMMANDS.keys()
+    assert beside == {f"data/share/man/{name}" for name in manuals}
     data = {
         *(ROOT / "schemas").glob("*.json"),
         *(ROOT / "policies").rglob("*.json"),
@@ -108,8 +110,9 @@ def test_every_schema_loads(installed: Path, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_the_manual_page_is_where_man_looks_for_it(installed: Path) -> None:
-    assert (installed.parent / "share" / "man" / "man5" / "qdrouterd.conf.5").is_file()
+def test_manual_pages_are_where_man_looks_for_them(installed: Path) -> None:
+    for name in ("man5/qdrouterd.conf.5", "man8/qdrouterd.8", "man1/qdsend.1"):
+        assert (installed.parent / "share" / "man" / name).is_file()
 
 
 def test_the_default_configuration_is_installed(installed: Path, tmp_path: Path) -> None:

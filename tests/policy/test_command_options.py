@@ -15,10 +15,10 @@ import pytest
 import schemas
 from policy.cli import lsp, rule_pages
 from policy.cli import main as command
-from policy.cli.arguments import product_version
 from policy.cli.main import main
 from policy.cli.progress import Progress, progress
 from policy.facts import ManagementFacts
+from schemas.versions import product_version
 
 POLICY = '[["vhost", {"hostname": "h", "groups": {"g": {"users": "a", "remoteHosts": "::1"}}}]]\n'
 

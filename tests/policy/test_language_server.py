@@ -264,4 +264,4 @@ def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert main.main(["lsp"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err == "qdpolicy: the language server needs pygls: pip install 'palisade-router[editors]'\n"
+    assert printed.err == "qdpolicy: the language server needs pygls: install this package with its extra editors\n"

@@ -9,6 +9,7 @@ import pytest
 
 from policy.attributes import SourceLocation
 from policy.cli.main import main
+from policy.cli.sasl import sasl_text
 from policy.files.sections import Section
 from policy.files.validation import load_sections
 from policy.lint import mute_responder
@@ -25,7 +26,8 @@ EXAMPLES = ("quickstart", "tenants")
 
 def findings_of(path: Path) -> list[tuple[str, int]]:
     text = path.read_text("utf-8")
-    found = check_all(load_sections(text, str(path)), texts={str(path): text}, now=NOW)
+    sections = load_sections(text, str(path))
+    found = check_all(sections, texts={str(path): text}, now=NOW, sasl=sasl_text(sections, str(path)))
     return [(finding.rule, finding.line) for finding in found]
 
 

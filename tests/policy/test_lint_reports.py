@@ -9,11 +9,11 @@ import pytest
 from jsonschema import Draft4Validator
 
 import schemas
-from policy.cli.arguments import product_version
 from policy.cli.main import main
 from policy.cli.rule_pages import pages
 from policy.lint.pages import HOME
 from policy.lint.rules import RULES
+from schemas.versions import product_version
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"
 SARIF_SCHEMA = Path(__file__).parent / "sarif" / "sarif-schema-2.1.0.json"

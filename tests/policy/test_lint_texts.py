@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from policy.cli.sasl import sasl_text
 from policy.files.sections import Section
 from policy.files.validation import load_sections
 from policy.lint.findings import Finding, LintRule, PolicyText
@@ -42,7 +43,8 @@ def found_by(rule: LintRule, name: str) -> list[str]:
     texts = {file: text for file, (text, _) in given.items()}
     if not (TESTS / name).is_dir():
         entities = given[Path(name).name][1]
-        found = check_all(entities, texts=texts, now=NOW, watch=lambda _: [rule])
+        sasl = sasl_text(entities, str(TESTS / name))
+        found = check_all(entities, texts=texts, now=NOW, watch=lambda _: [rule], sasl=sasl)
     elif rule in FLEET_RULES:
         others = [each.ID for each in FLEET_RULES if each is not rule]
         routers = tuple(PolicyText(entities=entities) for _, entities in given.values())
@@ -61,7 +63,7 @@ def told(finding: Finding) -> str:
     """All of its members, in one line."""
     parts = [
         f"{finding.file}:{finding.line}:{finding.column} {finding.rule} {finding.level.name} {finding.confidence}",
-        finding.text,
+        finding.text.replace(f"{TESTS}/", ""),
         *(f"{name}={getattr(finding, name)!r}" for name in ("item", "instead", "within") if getattr(finding, name)),
     ]
     if finding.fix is not None:

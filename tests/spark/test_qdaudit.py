@@ -146,7 +146,7 @@ def test_without_pyspark_it_names_the_extra(
     monkeypatch.setattr(importlib.metadata, "version", missing)
     status, said = run(capsys, "denials", tmp_path)
     assert (status, said) == (
-        3, "qdaudit: pyspark is not installed; install this package's extra: pip install 'palisade-router[spark]'\n",
+        3, "qdaudit: pyspark is not installed; install this package with its extra spark\n",
     )  # fmt: skip
 
 

@@ -61,6 +61,12 @@ def complete(line: str, cwd: Path) -> set[str]:
         ("qdpolicy lint here", {"here.conf"}),
         ("qdaudit denials --format j", {"json"}),
         ("qdpasswd --cr", {"--create"}),
+        ("qdauthd --ch", {"--check"}),
+        ("qdsend --su", {"--subject"}),
+        ("qdreceive --w", {"--wait"}),
+        ("qdcerts -f tls ro", {"router"}),
+        ("qdcerts -f here", {"here.conf"}),
+        ("qdcerts -f tls router --ho", {"--host"}),
     ],
 )
 def test_bash_offers_what_fits(tmp_path: Path, line: str, offered: set[str]) -> None:

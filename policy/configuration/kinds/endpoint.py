@@ -36,6 +36,7 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "initialHandshakeTimeoutSeconds": (0, 2**31 - 1),
     "linkCapacity": (0, 2**31 - 1),
 }
+_YES: Final = ("yes", "true", "on", "1")
 _FAILOVER_ITEM: Final = re.compile(r"\s*(?:(?:amqp|amqps|ws|wss)://)?(\[[^\]]*\]|[^:]*)(?::[^:]*)?\s*")
 
 
@@ -106,6 +107,14 @@ class ListenerKind(EndpointKind):
     is_passive_in_file = True  # the ports of the file are opened last
     interior_roles = _NETWORK_ROLES
     least_port = 0  # any that is free
+
+    def idle(self, given: Attributes) -> Iterator[str]:
+        """Settings of HTTP as they are by default. Others are named when the listener is made (`WebSites`)."""
+        if str(given.get("http") or "").lower() in _YES or given.get("httpRootDir"):
+            return
+        for name in ("websockets", "healthz", "metrics"):
+            if str(given.get(name) or "").lower() in _YES:
+                yield f"'{name}' has no effect without 'http: yes'"
 
     def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
         yield from super().reference_faults(attributes, named)

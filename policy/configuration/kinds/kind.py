@@ -51,6 +51,10 @@ class Kind:
         """The attributes that the file gives, and those that follow from them."""
         return dict(given)
 
+    def idle(self, given: Attributes) -> Iterator[str]:
+        """What the log says of attributes that the file gives and that have no effect."""
+        return iter(())
+
     def completed(self, attributes: dict[str, object]) -> dict[str, object]:
         """The validated attributes with the defaults that depend on others."""
         return attributes

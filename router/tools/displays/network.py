@@ -1,7 +1,8 @@
-"""qdstat -n."""
+"""qdstat -n, as a table and as a graph."""
 
 import time
 
+from policy.printing import printable
 from router.tools.displays.source import Source
 from router.tools.formats import Block, Table, plain
 
@@ -26,3 +27,22 @@ def nodes(source: Source) -> list[Block]:
     if changed_s > 1:
         subtitle = time.strftime("Last Topology Change: %A %b %d %H:%M:%S %Y GMT", time.gmtime(changed_s))
     return [Table(title="Routers in the Network", subtitle=subtitle, headers=headers, rows=tuple(rows))]
+
+
+def dot(source: Source) -> list[str]:
+    """The routers and which of them are neighbours, in the language of Graphviz."""
+    found = sorted(source.all("router.node"), key=lambda node: str(node.get("id")))
+    names = [str(node.get("id")) for node in found]
+    if not found:
+        names = [str(router.get("id")) for router in source.all("router")]
+    lines = {f"  {_quoted(name)};": None for name in names}
+    for node in found:
+        for other in node.get("linkState") or ():
+            lines |= {f"  {' -- '.join(map(_quoted, sorted((str(node.get('id')), str(other)))))};": None}
+    return ["graph network {", "  layout=neato; overlap=false; node [shape=box];", *lines, "}"]
+
+
+def _quoted(name: str) -> str:
+    """Attack: the id of a neighbour that would be a statement of the graph."""
+    text = printable(name).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
