@@ -17,6 +17,7 @@ from router.amqp.engine.values import (
     check,
     condition_of,
     encoded_data,
+    first_binary,
     node_properties_of,
     outcomes_of,
     put_encoded,
@@ -734,6 +735,12 @@ class _Wire:
     def told(self, delivery: Handle) -> int:
         """The state that the peer was given, 0 for none."""
         return int(lib.pn_delivery_local_state(delivery))
+
+    def transaction(self, delivery: Handle) -> bytes | None:
+        return first_binary(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+
+    def told_transaction(self, delivery: Handle) -> bytes | None:
+        return first_binary(lib.pn_disposition_data(lib.pn_delivery_local(delivery)))
 
     def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
         """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
