@@ -83,6 +83,7 @@ from policy.lint import (
     refused_section,
     refused_vhost,
     repeated_attribute,
+    reserved_user,
     same_port,
     second_name_of_a_queue,
     secret_in_file,
@@ -237,6 +238,7 @@ RULES: tuple[LintRule, ...] = (
     connector_mechanisms,
     repeated_attribute,
     accounts_locked,
+    reserved_user,
 )
 
 # Of the other places of a finding that stands for several.
