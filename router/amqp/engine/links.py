@@ -1382,11 +1382,13 @@ class OutgoingWire(_Wire):
     def begin(self) -> Handle:
         """Start a delivery that grows by `append` until `finish`."""
         tag, self.next_tag = self.next_tag, None
+        made: Handle
         if tag is None:
-            return _new_delivery(self.link)
-        held = ffi.from_buffer(tag)
-        its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
-        made: Handle = lib.pn_delivery(self.link, its[0])
+            made = _new_delivery(self.link)
+        else:
+            held = ffi.from_buffer(tag)
+            its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
+            made = lib.pn_delivery(self.link, its[0])
         if not made:
             raise MemoryError
         return made
