@@ -27,7 +27,8 @@ _ESCAPED: Final = str.maketrans(ESCAPES)
 # Addresses that begin with one of these words and a separator belong to routers.
 _ROUTERS: Final = ("_local", "_topo", "_edge")
 _ROUTERS_SIGNS: Final = ("$", "_$")
-_DYNAMIC_NAME: Final = re.compile(rf"temp\.{RANDOM_NAME}")
+# A dynamic address as clients see it, and what all of them begin with: under `${user}.*` a user `temp` would have them.
+_DYNAMIC_NAME: Final = re.compile(rf"temp(?:\.(?:{RANDOM_NAME})?)?")
 
 
 def is_reserved(name: str) -> bool:

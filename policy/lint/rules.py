@@ -83,6 +83,7 @@ from policy.lint import (
     refused_section,
     refused_vhost,
     repeated_attribute,
+    reserved_user,
     same_port,
     sasl_configuration,
     second_name_of_a_queue,
@@ -239,6 +240,7 @@ RULES: tuple[LintRule, ...] = (
     repeated_attribute,
     accounts_locked,
     sasl_configuration,
+    reserved_user,
 )
 
 # Of the other places of a finding that stands for several.

@@ -12,13 +12,14 @@ from typing import Final, Protocol
 from policy.addressing.address import SEPARATOR, Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
+from router.connection.coordination import read_request
 from router.connection.link_routes import UNCHANGED, Answer, Decide, Hop, Host, Limiting, LinkRoutes, Prefixes
 from router.connection.peer_messages import PeerMessages
 from router.core.attachments import Attachment
 from router.core.budget import Account
+from router.core.coordinators import CoordinatorOut, CoordinatorPath, Transactions
 from router.core.core import NO_ROUTE, Core
-from router.core.routed import RoutedIn, RoutedOut, RoutedPath, forward_routed
-from router.core.streams import begin_stream
+from router.core.routed import RoutedIn, RoutedOut, RoutedPath
 from router.core.updates import Updates
 
 Wire = IncomingWire | OutgoingWire
@@ -85,6 +86,7 @@ class RoutedLinks:
         self._link_routes = link_routes
         self._links: dict[Wire, RoutedLink] = {}
         self._asked: dict[Wire, None] = {}  # the interior is asked about them
+        self._transactions: dict[Host, Transactions] = {}
 
     @property
     def offers_sharing(self) -> bool:
@@ -151,7 +153,7 @@ class RoutedLinks:
             routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
         )  # fmt: skip
         link = self._links[wire] = RoutedLink(
-            side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes, number=len(self._links) + 1
+            side, wire, host, names, self, limit_bytes=limit_bytes, number=len(self._links) + 1
         )
         link.begin()
 
@@ -181,9 +183,25 @@ class RoutedLinks:
         link = self._links.get(wire)
         return wire in self._asked or (link is not None and link.is_pending)
 
-    def has_coordinator(self, host: Host) -> bool:
-        """Has the peer a coordinator at this container? Asked where a message or an outcome has a transaction."""
-        return any(link.coordinates_at(host) for link in self._links.values())
+    def has_transaction(self, host: Host, name: bytes | None) -> bool:
+        """Has a coordinator at this container given this one to the peer?"""
+        transactions = self._transactions.get(host)
+        return transactions is not None and name in transactions
+
+    def path(self, host: Host, key: str, inward: RoutedIn, onward: RoutedOut) -> RoutedPath:
+        has_transaction = partial(self.has_transaction, host)
+        if not isinstance(onward, CoordinatorOut):
+            return RoutedPath(key, inward, onward, has_transaction)
+        if host not in self._transactions:
+            attachment = self._side.attachment
+            self._transactions[host] = Transactions(attachment.account, is_neighbours=attachment.is_neighbour)
+        return CoordinatorPath(key, inward, onward, has_transaction, self._transactions[host], read_request)
+
+    def forget_coordinator(self, host: Host, path: CoordinatorPath) -> None:
+        """The link to a coordinator is over."""
+        path.let_go()
+        if not path.transactions.paths:
+            self._transactions.pop(host, None)
 
     def refuse_pending(self, wire: Wire, condition: Condition) -> None:
         if wire in self._asked:
@@ -296,16 +314,16 @@ class RoutedLink:
         near: Wire,
         host: Host,
         names: Names,
-        has_coordinator: Callable[[Host], bool],
+        links: RoutedLinks,
         *,
         limit_bytes: int,
         number: int,
     ) -> None:
-        """has_coordinator  (container) → has the client a coordinator there?
+        """links        all of the client
         limit_bytes  of a message that the client sends, 0: none
         number       of routed links of the client's connection
         """
-        self._has_coordinator = has_coordinator
+        self._links = links
         target = near.target if isinstance(near, IncomingWire) else None
         self._is_coordinator = target is not None and target.is_coordinator
         self._side = side
@@ -322,10 +340,6 @@ class RoutedLink:
         self._near_lasts = _lasts(near.target if isinstance(near, IncomingWire) else near.source)
         self._far_lasts = False
         self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
-
-    def coordinates_at(self, host: Host) -> bool:
-        """Is it the link of a coordinator at this container?"""
-        return self._is_coordinator and self._host is host and self._path is not None and not self._is_over
 
     @property
     def is_pending(self) -> bool:
@@ -379,6 +393,12 @@ class RoutedLink:
                 session.limit_window(min(self._room_bytes, self._host.session_bytes))
             session.pay_by(self._account)
 
+    def _be_over(self) -> None:
+        self._is_over = True
+        if isinstance(self._path, CoordinatorPath):
+            self._links.forget_coordinator(self._host, self._path)
+        self._pay_no_more()
+
     def _pay_no_more(self) -> None:
         """Another client pays for what comes on the session, where that shares it, or the container's connection."""
         if self._far is None or (session := self._far.session).account is not self._account:
@@ -427,15 +447,13 @@ class RoutedLink:
         assert isinstance(go, OutgoingWire)
         from_, to = (side.attachment, host.attachment) if is_sender else (host.attachment, side.attachment)
         inward = RoutedIn(core.next_identity(), come, from_, core.work)
-        onward = RoutedOut(core.next_identity(), go, to, core.work)
+        onward = (CoordinatorOut if self._is_coordinator else RoutedOut)(core.next_identity(), go, to, core.work)
         inward.is_own, onward.is_own = not is_sender, is_sender
         inward.room_bytes = self._room_bytes
-        path = self._path = inward.path = onward.path = RoutedPath(
-            self._names.key, inward, onward, lambda: self._has_coordinator(self._host)
-        )
+        path = self._path = inward.path = onward.path = self._links.path(self._host, self._names.key, inward, onward)
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
         core.adopt(onward, to)
-        come.admit(inward, path, forward_routed, begin_stream, inward.on_updated)
+        come.admit(inward, path, path.forward, path.begin, inward.on_updated)
         core.adopt(inward, from_)
         if from_.pacing is not None:
             from_.pacing.adopt(inward)
@@ -481,8 +499,7 @@ class RoutedLink:
         """The container's side is gone: `tell` the client."""
         if self._is_over:
             return
-        self._is_over = True
-        self._pay_no_more()
+        self._be_over()
         self._host.routed.pop(self, None)
         self._unbind(gone)
         tell()
@@ -501,8 +518,7 @@ class RoutedLink:
             if self._is_leaving:
                 self._leave(is_lost=True)
             return False
-        self._is_over = True
-        self._pay_no_more()
+        self._be_over()
         waits = far is not None and is_closed is not None and not near.session.is_ended
         if waits:
             near.is_answered_later, self._detached = True, is_closed

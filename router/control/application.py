@@ -67,7 +67,7 @@ from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
 from router.io.memory import Trimmer, virtual_text
-from router.io.memory_limit import Shortage, least_limit, warning_of
+from router.io.memory_limit import Shortage, least_limit, refusing_limit, warning_of
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
@@ -453,12 +453,14 @@ def _apply_logs(configuration: Configuration, attributes: Mapping[str, Any], log
 
 def _watch_memory(router: Router, logs: Logs) -> None:
     """Warn where the budget is more than the process may have, and close the greatest when memory is short."""
-    limit, core = least_limit(), router.core
+    limit, refusing, core = least_limit(), refusing_limit(), router.core
     if (text := warning_of(limit, core.budgets.limits.router)) is not None:
         logs.write("SERVER", "warning", text)
-    if limit is not None:
-        shortage = Shortage(limit, lambda: shed(core), lambda text: logs.write("SERVER", "error", text))
+    for each in {each for each in (limit, refusing) if each is not None}:
+        shortage = Shortage(each, lambda: shed(core), lambda text: logs.write("SERVER", "error", text))
         router.on_second.append(shortage.on_second)
+        if each == refusing:
+            router.may_read = shortage.may_read
 
 
 def _tune(router: Router, attributes: Mapping[str, Any]) -> None:

@@ -71,6 +71,7 @@ class Router:
         self.shaking = Shaking()
         call_soon = asyncio.get_running_loop().call_soon
         self.busy_poll = BusyPoll(call_soon)
+        self.may_read: Callable[[], bool] | None = None
         self.reads = ReadShare(call_soon)
         self.work = Work(message_bytes, self.turns.begin, lambda: call_soon(self.work.finish), self.turns.later)
         self._timers = Timers(self.clock, self.work.finish)

@@ -124,6 +124,13 @@ KEPT: Final[dict[str, Kept]] = {
         tariff="RECORD_BYTES covers it",
         bound="7 values and 256 bytes: a Transfer with more is refused, of a Disposition the details are dropped",
     ),
+    "open transaction": Kept(
+        what="the id that a coordinator has given a client",
+        payer="connection",
+        tariff="TRANSACTION_BYTES",
+        bound="1,024 of a client at a container, 65,536 of a neighbour; 256 bytes",
+        shown="tests/attacks/test_transaction_past_its_coordinator.py",
+    ),
     "own link route": Kept(
         what="a link route that a peer makes for itself",
         payer="connection",

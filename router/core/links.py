@@ -262,14 +262,13 @@ class Link:
         self.zero_credit_since_s: int | None = work.now_s
         self.is_blocked = False
 
-    @property
-    def may_transact(self) -> bool:
-        """May what comes on it belong to transactions?"""
+    def may_transact(self, delivery: Handle) -> bool:
+        """May its peer name the transaction that the state of this delivery names?"""
         return False
 
     def is_foreign(self, delivery: Handle, *, ends_link: bool = True) -> bool:
-        """Does what its peer says of a delivery belong to a transaction that no container here has?"""
-        if self.wire.remote_state(delivery) != TRANSACTIONAL or self.may_transact:
+        """Does what its peer says of a delivery belong to a transaction that no container here gave to it?"""
+        if self.wire.remote_state(delivery) != TRANSACTIONAL or self.may_transact(delivery):
             return False
         self.work.touched.add(self.engine)
         if ends_link and self.on_foreign is not None:

@@ -12,12 +12,13 @@ ACCEPTED: Final = 0x24
 REJECTED: Final = 0x25
 RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
+DECLARED: Final = 0x33  # a coordinator's: a transaction is open
 TRANSACTIONAL: Final = 0x34  # no outcome: of a message, or the outcome of one, that a transaction has
 
 # What belongs to a transaction that no container here has would be done before the commit, and survive the rollback.
 UNKNOWN_TRANSACTION: Final = Condition(
     name="amqp:transaction:unknown-id",
-    description="the link is not routed to the container of the transaction's coordinator",
+    description="no coordinator at the container of this link has given the connection such a transaction",
 )
 
 _RANK = {RELEASED: 0, MODIFIED: 1, ACCEPTED: 2, REJECTED: 3}

@@ -126,6 +126,14 @@ class Wire(Protocol):
         """The state that the peer was given, 0 for none."""
         ...
 
+    def transaction(self, delivery: Handle, /) -> bytes | None:
+        """Returns the transaction that the state names which the peer gave, a coordinator's outcome too."""
+        ...
+
+    def told_transaction(self, delivery: Handle, /) -> bytes | None:
+        """The same of the state that the peer was given."""
+        ...
+
     def relay_state(self, delivery: Handle, origin: Handle, state: int, /) -> None:
         """Give `delivery` the state that the other side gave `origin`, with its data."""
         ...

@@ -8,14 +8,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from router.core.addresses import LiveAddress, Treatment
+from router.core.addresses import Forward, LiveAddress, Treatment
 from router.core.budget import Account, Charge
 from router.core.forward import give_copy
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection, Growing, Queued
 from router.core.out_links import OutLink
+from router.core.outcomes import TRANSACTIONAL
 from router.core.ports import OutgoingWire
-from router.core.streams import Leg
+from router.core.streams import Leg, begin_stream
 from router.core.weights import LARGE_BYTES
 from router.core.work import Work
 from router.values import Condition, Handle
@@ -41,18 +42,22 @@ class RoutedPath(LiveAddress):
     on_emptied    called once, when all that waits for the receiver has left
     in_hand       1 while a message is being given to the receiver, the sender's credit for which is used up
     is_exhausted  the sender has just said that it has no more
-    has_transactions  has the client a coordinator at the same container?
+    begin         takes a message that has not come whole, or has a state
+    has_transaction  has the client's coordinator at the same container given it this one?
     """
 
-    __slots__ = ("has_transactions", "in_hand", "inward", "is_exhausted", "on_emptied", "onward")
+    __slots__ = ("begin", "has_transaction", "in_hand", "inward", "is_exhausted", "on_emptied", "onward")
 
-    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut", has_transactions: Callable[[], bool]) -> None:
+    def __init__(
+        self, key: str, inward: "RoutedIn", onward: "RoutedOut", has_transaction: Callable[[bytes | None], bool]
+    ) -> None:
         super().__init__(key, _PLAIN, forward_routed)
+        self.begin: Forward = begin_stream
         self.inward = inward
         self.onward = onward
         self.in_hand = 0
         self.is_exhausted = False
-        self.has_transactions = has_transactions
+        self.has_transaction = has_transaction
         self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
@@ -92,10 +97,9 @@ class _Routed:
     is_own: bool
     path: RoutedPath
 
-    @property
-    def may_transact(self) -> bool:
+    def _may_name(self, transaction: bytes | None) -> bool:
         """What the container says of transactions is its own."""
-        return self.is_own or self.path.has_transactions()
+        return self.is_own or self.path.has_transaction(transaction)
 
     @property
     def owning_key(self) -> str:
@@ -126,6 +130,9 @@ class RoutedIn(_Routed, InLink):
     def peer(self) -> str:
         return str(self.path.onward.identity)
 
+    def may_transact(self, delivery: Handle) -> bool:
+        return self._may_name(self.wire.transaction(delivery))
+
     def grant_owed(self) -> None:
         """Nobody is owed credit: that is the receiver's to give."""
         self.owed = 0
@@ -141,7 +148,7 @@ class RoutedIn(_Routed, InLink):
     def stop_drain(self) -> None:
         self.is_draining = False
         self.wire.stop_drain()
-        self.wire.forward_by(forward_routed)
+        self.wire.forward_by(self.path.forward)
 
     def on_drained(self, credit: int) -> None:
         if self.wire.credit < 0:
@@ -185,6 +192,16 @@ class RoutedOut(_Routed, OutLink):
     def has_waiting(self) -> bool:
         """Is there what the sender has sent and the receiver had no room for?"""
         return bool(self.queue) or self.leg is not None
+
+    def may_transact(self, delivery: Handle) -> bool:
+        """A receiver may settle, after the Discharge, what it gave its outcome before."""
+        return self._may_name(self.wire.transaction(delivery)) or self._repeats(delivery)
+
+    def _repeats(self, delivery: Handle) -> bool:
+        if not self.wire.is_settled(delivery) or (record := self.unsettled.get(delivery)) is None:
+            return False
+        come, source = self.path.inward.wire, record[1]
+        return come.told(source) == TRANSACTIONAL and come.told_transaction(source) == self.wire.transaction(delivery)
 
     def answer_drain(self) -> bool:
         return not self.path.drain() and super().answer_drain()
@@ -261,7 +278,7 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
 def _forward_drained(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     """As `forward_routed` while the receiver drains. A sender without credit tells nobody that this was its last."""
     assert isinstance(address, RoutedPath)
-    forward_routed(link, address, delivery, size)
+    address.forward(link, address, delivery, size)
     if link.wire.credit <= 0 and address.onward.is_open:
         address.onward.refresh_room()
 

@@ -29,11 +29,14 @@ class Updates:
 
     def on_updated(self, source: Handle) -> None:
         """The sender settled first, answered a three-way receiver, or gave a state of its own."""
-        if self.link.is_foreign(source) and not self.link.is_settled(source):
+        link = self.link
+        is_settled = link.is_settled(source)
+        # Of one that is settled no state is carried. That of a routed one may be from before the Discharge.
+        if not (is_settled and link.relays_states) and link.is_foreign(source) and not is_settled:
             return
         if not self.updated:
-            self.link.engine.afterwards.append(self._carry)
-        self.updated[source] = self.link.is_settled(source)
+            link.engine.afterwards.append(self._carry)
+        self.updated[source] = is_settled
 
     def _carry(self) -> None:
         """Carry the sender's dispositions to the copies of its messages.

@@ -47,6 +47,7 @@ class Arrivals:
         self._members: dict[int, Arriving] = {}  # by descriptor
         self._ready: HostTurns[Arriving] = HostTurns()
         self._pass: asyncio.Handle | None = None
+        self._has_time: Callable[[], bool] | None = None  # in the turn that asking has begun
         self._loop.add_reader(self._selector.fileno(), self._collect)
 
     def __len__(self) -> int:
@@ -89,6 +90,8 @@ class Arrivals:
             self._selector.close()
 
     def _collect(self) -> None:
+        # Asking takes most of a turn where many have come: beside a whole one, a pass would last for two.
+        self._has_time = turn(seconds=self._seconds)
         for descriptor, _ in self._selector.poll(0, AT_ONCE):
             if (member := self._members.get(descriptor)) is not None:
                 self._ready.add(member.host, member)
@@ -101,7 +104,7 @@ class Arrivals:
     def _serve(self) -> None:
         """One turn for all together."""
         self._pass = None
-        has_time = turn(seconds=self._seconds)
+        has_time, self._has_time = self._has_time or turn(seconds=self._seconds), None
         try:
             while (member := self._ready.take()) is not None:
                 member.serve()

@@ -7,6 +7,7 @@ before. Attack: a process of 2 GiB and 16 MB of outcomes; it died within seconds
 
 import contextlib
 import ctypes
+import mmap
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -46,6 +47,11 @@ class MemoryLimit:
         return min(max(self.size_bytes // _RESERVE_SHARE, _RESERVE_BYTES), self.size_bytes // 2)
 
     @property
+    def reserve_bytes(self) -> int:
+        """Where the system gives no more than this, no read is taken before something is closed."""
+        return self.least_free_bytes // 2
+
+    @property
     def largest_budget_bytes(self) -> int:
         """The routerByteBudget that fits, even if all of it is used; 0: none does."""
         return max(self.size_bytes - BESIDE_BUDGET_BYTES, 0) // _MOST_PER_CHARGED
@@ -57,6 +63,11 @@ def least_limit(root: Path = Path("/")) -> MemoryLimit | None:
     root  of the file system, or of a test's
     """
     return min((*_of_group(root), *_of_process(), *_of_machine(root)), key=lambda each: each.size_bytes, default=None)
+
+
+def refusing_limit() -> MemoryLimit | None:
+    """The least beyond which the system refuses memory. A control group refuses none, and ends the process."""
+    return min(_of_process(), key=lambda each: each.size_bytes, default=None)
 
 
 def _of_group(root: Path) -> Iterator[MemoryLimit]:
@@ -102,6 +113,15 @@ def _of_machine(root: Path) -> Iterator[MemoryLimit]:
                 yield MemoryLimit(size_bytes=size, what="memory of the machine", measure="resident")
 
 
+def is_given(size_bytes: int) -> bool:
+    """Would the system give the process so many bytes more? Nothing is touched: it costs some microseconds."""
+    try:
+        mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, MemoryError):
+        return False
+    return True
+
+
 def warning_of(limit: MemoryLimit | None, budget_bytes: int) -> str | None:
     """What the log says at the start where peers could use up the memory within the budget; None: nothing.
 
@@ -138,15 +158,33 @@ class Shortage:
         self._shed = shed
         self._say = say
         self._used = used or used_bytes
+        self._has_shed = False  # in this second
         self._trim: Callable[[int], int] = lambda _pad: 0
         with contextlib.suppress(AttributeError, OSError):
             self._trim = ctypes.CDLL(None).malloc_trim
 
     def on_second(self, _now: float) -> None:
-        if not self._is_short:
-            return
+        self._has_shed = False
+        if self._is_short:
+            self._relieve()
+
+    def may_read(self) -> bool:
+        """May a read be taken, for which the engine allocates? The connection that holds most is closed before.
+
+        Attack: more comes within a second than is free. The engine writes where its memory would be if it had been
+        given any: the process dies, or goes on with a heap that a peer has overwritten.
+        """
+        reserve = self._limit.reserve_bytes
+        if is_given(reserve):
+            return True
+        if not self._has_shed:
+            self._relieve()
+        return is_given(reserve // 2)
+
+    def _relieve(self) -> None:
         self._trim(0)  # what was shed a second ago is free, and may still be the process's
         if self._is_short and (name := self._shed()) is not None:
+            self._has_shed = True
             self._say(
                 f"memory is short: {self._used(self._limit)} bytes are used, and the {self._limit.what} is "
                 f"{self._limit.size_bytes}; connection {name}, which holds most, is closed"

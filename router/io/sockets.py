@@ -6,6 +6,7 @@ Source: docs/journeys.md, three journeys.
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Final, Generic, Protocol, TypeVar, cast
 
@@ -52,6 +53,7 @@ class Connection(Protocol):
     def waits_for_room(self) -> bool: ...
     def lay(self) -> int: ...
     def receive_read(self, size: int) -> None: ...
+    def crash(self, error: Exception, /) -> None: ...
     def resume(self) -> None: ...
     def set_blocked(self, is_blocked: bool, unsent_bytes: Callable[[], int] = ...) -> None: ...
 
@@ -78,8 +80,20 @@ class SocketOwner(Protocol[C_contra]):
     def clock(self) -> float: ...
     @property
     def busy_poll(self) -> BusyPoll: ...
+    @property
+    def may_read(self) -> Callable[[], bool] | None:
+        """Is there memory for what a read brings? None: the system refuses none."""
+        ...
+
     def lost(self, connection: C_contra) -> None: ...
     def close_soon(self, transport: asyncio.Transport) -> None: ...
+
+
+def _take_if(may_read: Callable[[], bool], connection: Connection, size: int) -> None:
+    if may_read():
+        connection.receive_read(size)
+    else:
+        connection.crash(MemoryError("the system gives no more"))
 
 
 class Socket(asyncio.BufferedProtocol, Generic[C]):
@@ -93,6 +107,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         self._alone_bytes = READ_BYTES  # of one read, while no other socket is busy
         self._offered_bytes = 0  # of the read that comes
         self._pause: asyncio.TimerHandle | None = None
+        self._take: Callable[[int], None] = self.discard
 
     def begin(self, transport: asyncio.Transport) -> None:
         """The socket is connected."""
@@ -174,6 +189,9 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         if self.connection is not None:
             self.connection.on_behind = self.attend
             self.connection.on_pause = self.pause
+            may_read, self._take = self.router.may_read, self.connection.receive_read
+            if may_read is not None:
+                self._take = partial(_take_if, may_read, self.connection)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         connection, reads = self.connection, self.router.reads
@@ -187,7 +205,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         connection, is_full = self.connection, nbytes >= self._offered_bytes
         begun_at = perf_counter() if is_full else 0.0
         if connection is not None:
-            connection.receive_read(nbytes)
+            self._take(nbytes)
             self.router.work.finish()
         else:
             self.discard(nbytes)
@@ -221,7 +239,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
 
     def let_go(self) -> None:
         """The connection is over, though its socket may be open for a while."""
-        connection, self.connection = self.connection, None
+        connection, self.connection, self._take = self.connection, None, self.discard
         self.router.turns.discard(self)
         if self._pause is not None:
             self._pause.cancel()

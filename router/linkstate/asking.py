@@ -29,6 +29,11 @@ class Asking:
         self._ticks = REPEATED_AFTER_TICKS[self._times] if self._times < len(REPEATED_AFTER_TICKS) else 0
         self._times += 1
 
+    @property
+    def is_outstanding(self) -> bool:
+        """Was it sent, and has no answer?"""
+        return self._times > 0
+
     def answered(self) -> None:
         self._ticks = self._times = 0
 

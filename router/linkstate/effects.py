@@ -108,7 +108,7 @@ class AddressesCharged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameOfAnother:
-    """By a link came addresses in the name of a router on which the link does not lead; they count no longer.
+    """By a link came messages in the name of a router to which the link does not lead; they count no longer.
 
     link       its tag
     neighbour  the router that speaks on it; None: none has

@@ -19,6 +19,7 @@ from router.linkstate.neighbours import Link, Neighbours
 from router.linkstate.output import Output, shortened
 from router.linkstate.router_exchange import JITTER_S, RouterExchange
 from router.linkstate.settings import Settings
+from router.linkstate.strangers import Strangers
 from router.linkstate.topology import Topology
 
 NO_LIMIT: Final = 2**63
@@ -57,8 +58,9 @@ class Machine:
         self._output = Output(limits or Limits())
         self._neighbours = Neighbours(self._id, settings.hello_max_age_s)
         self._topology = Topology(self._id, self._neighbours, self._output, room)
-        self._mobile = MobileExchange(self._id, self._topology, self._output)
-        self._routers = RouterExchange(settings, self._topology, self._output)
+        self._strangers = Strangers(self._topology, self._output)
+        self._mobile = MobileExchange(self._id, self._topology, self._output, self._strangers)
+        self._routers = RouterExchange(settings, self._topology, self._output, self._strangers)
         self._floods = Floods(self._output.limits)
         self._is_in_flux = False
         self.last_topology_change: float | None = None
@@ -112,6 +114,7 @@ class Machine:
         """To be called once a second."""
         self._output.tick()
         self._floods.tick()
+        self._strangers.tick()
         self._routers.say_hello(now)
         if self._routers.is_advertisement_due(now, is_in_flux=self._is_in_flux):
             self._advertise(now)

@@ -18,8 +18,8 @@ from router.linkstate.topology import Topology
 
 
 class MobileExchange:
-    def __init__(self, router: str, topology: Topology, output: Output) -> None:
-        self._strangers = Strangers(topology, output)
+    def __init__(self, router: str, topology: Topology, output: Output, strangers: Strangers) -> None:
+        self._strangers = strangers
         self._router = router
         self._topology = topology
         self._output = output
@@ -51,7 +51,6 @@ class MobileExchange:
     def tick(self) -> bool:
         """Announce what changed. True: there is a new sequence to advertise."""
         self._answered = 0
-        self._strangers.tick()
         for router in [router for router in self._owed if router not in self._topology.database.records]:
             del self._owed[router]
         update = self.local.announce()

@@ -20,6 +20,7 @@ from router.linkstate.messages import (
 from router.linkstate.neighbours import Link
 from router.linkstate.output import Output, shortened
 from router.linkstate.settings import Settings
+from router.linkstate.strangers import Strangers
 from router.linkstate.topology import Topology
 
 # Ticks come a little early or late: an interval is over at the tick that is nearest to its end.
@@ -27,12 +28,13 @@ JITTER_S = 0.25
 
 
 class RouterExchange:
-    def __init__(self, settings: Settings, topology: Topology, output: Output) -> None:
+    def __init__(self, settings: Settings, topology: Topology, output: Output, strangers: Strangers) -> None:
         self._settings = settings
         self._id = settings.router_id
         self._topology = topology
         self._neighbours = topology.neighbours
         self._output = output
+        self._strangers = strangers
         self._ticks_since_hello = settings.hello_interval_s
         self._last_ra: float | None = None
         self._saw_duplicate = False
@@ -135,8 +137,9 @@ class RouterExchange:
 
     def _take(self, message: RouterMessage, link: Link, now: float) -> bool:
         """False: the message does not count, and is not forwarded either."""
+        is_known = message.id in self._topology.database.records
         record = self._topology.known(message.id, link.tag)
-        if record is None:
+        if record is None or (is_known and not self._may_say(message, record, link)):
             return False
         before = record.version, record.instance
         record.version = message.version
@@ -152,6 +155,16 @@ class RouterExchange:
             self._update(record, message, link, now)
         self._topology.show(record)
         return True
+
+    def _may_say(self, message: RouterMessage, record: Record, link: Link) -> bool:
+        """Does what the router says count, by this link?
+
+        A link state that was asked for does: it may be the one that tells of the link, and was delayed. A router that
+        nobody else tells of any more expires, and then has no link state that speaks against the link.
+        """
+        if isinstance(message, LinkStateRequest) or self._strangers.may_speak(message.id, link):
+            return True
+        return isinstance(message, LinkStateUpdate) and record.asking.is_outstanding
 
     def _advertised(self, record: Record, advertisement: RouterAdvertisement, link: Link, now: float) -> bool:
         own_link = self._neighbours.in_use.get(record.id)

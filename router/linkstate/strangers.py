@@ -1,7 +1,8 @@
 """Messages in the name of a router that come by a link on which that router is not.
 
 A message of a router passes every link that leads to it. One by another link is a lie, or this router has not heard yet
-of a link that is new: so it counts for a few ticks more. Then it is told, and such messages count no longer.
+of a link that is new: so it counts for a few ticks more. Then it is told, such messages count no longer, and the router
+is asked for what may have been a lie.
 """
 
 from typing import Final
@@ -44,21 +45,22 @@ class Strangers:
             self._seen[tag, router] = ticks + 1
             if ticks + 1 == PATIENCE_TICKS:
                 self._output.add(NameOfAnother(link=tag, router=router, neighbour=link.heard_id))
+                self._topology.doubt(records[router])
 
     def _is_behind(self, router: str, link: Link) -> bool:
         behind = self._behind.get(link.tag)
         if behind is None:
-            behind = self._behind[link.tag] = self._reached(link.heard_id)
+            behind = self._behind[link.tag] = self._reached(link)
         return router in behind
 
-    def _reached(self, neighbour: str | None) -> set[str]:
-        """The routers that a neighbour reaches without this one. A link is there where both its ends say so.
+    def _reached(self, link: Link) -> set[str]:
+        """The routers that the neighbour on a link reaches without this one, by links that both their ends tell of.
 
         Attack: a neighbour that says to have a link to the router in whose name it speaks.
         """
         records = self._topology.database.records
         reached: set[str] = set()
-        waiting = [neighbour] if neighbour is not None else []
+        waiting = [link.heard_id] if link.heard_id is not None else []
         while waiting:
             name = waiting.pop()
             record = records.get(name)
@@ -67,7 +69,10 @@ class Strangers:
             reached.add(name)
             for peer in record.peers:
                 other = records.get(peer)
-                # One that has said nothing of its links may have this one.
-                if other is not None and (not other.ls_seq or name in other.peers):
+                if other is None:
+                    continue
+                # One that has said nothing of its links may have this one, unless lies came in its name.
+                may_be = not other.ls_seq and self._seen.get((link.tag, peer), 0) < PATIENCE_TICKS
+                if may_be or name in other.peers:
                     waiting.append(peer)
         return reached

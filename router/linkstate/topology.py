@@ -73,6 +73,16 @@ class Topology:
         self.forget_addresses(record)
         self.is_outdated = True
 
+    def doubt(self, record: Record) -> None:
+        """What was said lately in the router's name is not its own: it is asked again."""
+        record.forget_state()
+        record.instance = None
+        record.asking.want()
+        held = self.addresses.of(record.id)
+        held.mobile_seq = 0
+        held.asking.want()
+        self.is_outdated = True
+
     def expire(self, now: float, max_age_s: float) -> None:
         """Drop neighbours that are silent, link states that nobody confirms, and routers that nobody names."""
         for router in list(self.neighbours.in_use):

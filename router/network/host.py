@@ -259,15 +259,15 @@ class Host:
                 self._work.later(steps)
 
     def _tell(self, found: NameOfAnother) -> None:
-        """A neighbour tells of addresses in the name of a router that it does not lead to."""
+        """A neighbour speaks in the name of a router that it does not lead to."""
         trunk = self._network.trunks.get(found.link)
         if trunk is None:
             return
         facts = self._facts_of(trunk.attachment.connection_id)
         text = (
-            f"Addresses of router {found.router} from router {found.neighbour}, which does not lead to it, are ignored"
+            f"Messages of router {found.router} from router {found.neighbour}, which does not lead to it, are ignored"
         )
-        lines = (Log(module="ROUTER_MA", level="warning", text=f"[C{trunk.attachment.connection_id}] {text}"),)
+        lines = (Log(module="ROUTER", level="warning", text=f"[C{trunk.attachment.connection_id}] {text}"),)
         event = audit_event("transfer", "deny", "router_id_not_allowed", facts, {"detail": text})
         self._emit(Refused(stage="transfer", facts=facts, lines=lines, event=event))
 

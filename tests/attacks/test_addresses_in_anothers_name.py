@@ -34,7 +34,7 @@ def lie(fleet: Fleet, router: str, mobile_seq: int, **lists: Any) -> None:
 
 def told(fleet: Fleet) -> list[tuple[str, str]]:
     """The warnings of A, and what its audit says."""
-    warnings = [text for text in fleet["A"].log_texts("ROUTER_MA") if "does not lead" in text]
+    warnings = [text for text in fleet["A"].log_texts("ROUTER") if "does not lead" in text]
     events = [event for event in fleet["A"].audits if event["reason"] == "router_id_not_allowed"]
     return [(text.partition("] ")[2], event["detail"]) for text, event in zip(warnings, events, strict=True)]
 
@@ -44,7 +44,7 @@ def test_it_is_told_and_counts_no_longer(router: str) -> None:
     fleet = network()
     lie(fleet, router, 500, exist=["M0lie"], hints=[3])
     fleet.tick(PATIENCE_TICKS + 1)
-    text = f"Addresses of router {router} from router X, which does not lead to it, are ignored"
+    text = f"Messages of router {router} from router X, which does not lead to it, are ignored"
     assert told(fleet) == [(text, text)]
     (event,) = [event for event in fleet["A"].audits if event["reason"] == "router_id_not_allowed"]
     assert (event["stage"], event["decision"]) == ("transfer", "deny")

@@ -6,16 +6,19 @@ doubles messages, and nobody is told.
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, MODIFIED, REJECTED, Client, Fleet, Net, Sender
+from memory_net import ACCEPTED, MODIFIED, REJECTED, Client, Fleet, Net, Receiver, Sender, Sending
 from memory_net.containers import receiver_of, sender_of
 from memory_net.ends import encoded
 from proton import Terminus
 
 from policy.addressing.patterns import configured_tokens
+from router.amqp.codec import encode_message
 from router.connection.auto_links import Place
 from router.connection.link_routes import LinkRoute, key_of
+from router.core import coordinators
+from router.values import Described, ulong
 
-TRANSACTIONAL = 0x34
+DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = range(0x31, 0x35)
 UNKNOWN = "amqp:transaction:unknown-id"
 IN_TRANSACTION = [b"txn-1"]
 STREAMED = 100_000  # taken whole while it waits
@@ -37,10 +40,35 @@ def route(net: Net, prefix: str, container: str) -> None:
         )
 
 
-def coordinator(client: Client) -> Any:
+def coordinator(client: Client) -> Sender:
     sender = client.sender(None, target={"type": Terminus.COORDINATOR})
     client.net.pump()
     return sender
+
+
+def request(sender: Sender, code: int, *fields: object) -> Sending:
+    sending = sender.send_bytes(encode_message(body=Described(ulong(code), list(fields))))
+    sender.client.net.pump()
+    return sending
+
+
+def declare(client: Client, container: Client, name: bytes = b"txn-1") -> Sender:
+    """The client gets a transaction of that id from a new coordinator's link."""
+    sender = coordinator(client)
+    declare_on(sender, container, name)
+    return sender
+
+
+def declare_on(sender: Sender, container: Client, name: bytes) -> None:
+    receiver_of(container).accepts = False
+    sending = request(sender, DECLARE)
+    receiver_of(container).complete[-1].give(DECLARED, data=[name])
+    sender.client.net.pump()
+    assert sending.updates[-1].state == DECLARED
+
+
+def count_complete(container: Client) -> int:
+    return sum(len(each.complete) for each in container.attached_by_router if isinstance(each, Receiver))
 
 
 def house() -> Net:
@@ -141,7 +169,7 @@ def test_no_message_is_settled_in_a_transaction(distribution: str, is_settled: b
 def test_a_container_has_the_transactions_of_its_own_coordinator() -> None:
     net = house()
     client = net.client()
-    coordinator(client)
+    declare(client, net.clients[0])
     sender = client.sender("queue.x")
     net.pump()
     came = receiver_of(net.clients[0])
@@ -163,7 +191,7 @@ def test_another_container_has_not() -> None:
     """Nor has a client without a coordinator the transactions of those that share the container with it."""
     net = house()
     client = net.client()
-    coordinator(client)
+    declare(client, net.clients[0])
     assert send(net, client, "other.x").outcomes == [REJECTED]
     stranger = net.client()
     assert send(net, stranger, "queue.x").outcomes == [REJECTED]
@@ -174,7 +202,7 @@ def test_another_container_has_not() -> None:
     receiver.complete[0].give(TRANSACTIONAL, is_settled=False, data=IN_TRANSACTION)
     net.pump()
     assert receiver.refusal.name == UNKNOWN
-    assert all(not each.complete for each in net.clients[0].attached_by_router if hasattr(each, "complete"))
+    assert count_complete(net.clients[0]) == 1  # the Declare
     net.no_errors()
 
 
@@ -189,7 +217,7 @@ def test_what_another_router_lets_pass_costs_the_message_and_no_link() -> None:
     sender = client.sender("a")
     fleet.pump()
     link = next(iter(Net.peer(client).attachment.in_links))
-    type(link).may_transact = property(lambda _link: True)  # type: ignore[assignment,method-assign]
+    type(link).may_transact = lambda _link, _delivery: True  # type: ignore[assignment,method-assign]
     try:
         sending = sender.start()
         sending.update(TRANSACTIONAL, IN_TRANSACTION)
@@ -220,7 +248,7 @@ def test_a_routed_message_keeps_its_transaction(leaves: bool, waits: bool, is_se
     container = net.client("broker", role="route-container")
     net.pump()
     client = net.client()
-    coordinator(client)
+    declare(client, container)
     sender = client.sender("queue")
     net.pump()
     receiver = receiver_of(container)
@@ -243,4 +271,162 @@ def test_a_routed_message_keeps_its_transaction(leaves: bool, waits: bool, is_se
     assert len(receiver.complete[-1].body) == size
     state = container.frames("transfer")[-1][7]
     assert (state.descriptor, state.value) == (TRANSACTIONAL, IN_TRANSACTION)
+    net.no_errors()
+
+
+def sharing(*names: bytes) -> tuple[Net, list[Client], list[Sender]]:
+    """Clients that share a container's connection, each with a transaction there; and their coordinators' links."""
+    net = house()
+    clients = [net.client() for _ in names]
+    return net, clients, [declare(client, net.clients[0], name) for client, name in zip(clients, names, strict=True)]
+
+
+def test_nobody_sends_into_the_transaction_of_another_at_the_same_container() -> None:
+    """Broker-J counts them up for each connection, and all clients share the router's: the next number was guessed."""
+    net, clients, _ = sharing(b"txn-1", b"txn-2")
+    stranger = clients[1]
+    assert send(net, stranger, "queue.x").outcomes == [REJECTED]
+    sender = send(net, stranger, "queue.x", is_settled=True)
+    assert sender.refusal.name == UNKNOWN
+    assert count_complete(net.clients[0]) == len(clients)  # the Declares
+    net.no_errors()
+
+
+def test_nor_settles_in_it() -> None:
+    net, (_, stranger), _ = sharing(b"txn-1", b"txn-2")
+    receiver = stranger.receiver("queue.x", credit=1)
+    net.pump()
+    sending = sender_of(net.clients[0]).send(b"from the queue")
+    net.pump()
+    receiver.complete[0].give(TRANSACTIONAL, is_settled=False, data=IN_TRANSACTION)
+    net.pump()
+    assert receiver.refusal.name == UNKNOWN
+    assert TRANSACTIONAL not in [update.state for update in sending.updates]
+    net.no_errors()
+
+
+def test_nor_discharges_it() -> None:
+    net, _, (own, strangers) = sharing(b"txn-1", b"txn-2")
+    sending = request(strangers, DISCHARGE, b"txn-1", True)
+    assert sending.updates[0].condition is not None
+    assert sending.updates[0].condition.name == UNKNOWN
+    assert len(receiver_of(net.clients[0]).complete) == 1  # its own Declare
+    request(own, DISCHARGE, b"txn-1", False)
+    assert len(receiver_of(net.clients[0], -2).complete) == 2
+    net.no_errors()
+
+
+def test_over_another_router_neither() -> None:
+    """There the clients share the connection between the routers, and are told apart where they are connected."""
+    fleet = Fleet("A", "B")
+    fleet.connect("A", "B")
+    for prefix in ("queue", "$coordinator"):
+        route(fleet["B"], prefix, "broker")
+    container = fleet["B"].client("broker", role="route-container")
+    fleet.settle()
+    fleet.tick(3)
+    own, stranger = fleet["A"].client(), fleet["A"].client()
+    for client, name in ((own, b"txn-1"), (stranger, b"txn-2")):
+        sender = coordinator(client)
+        fleet.pump()
+        receiver_of(container).accepts = False
+        request(sender, DECLARE)
+        fleet.pump()
+        receiver_of(container).complete[-1].give(DECLARED, data=[name])
+        fleet.pump()
+    senders = [client.sender("queue") for client in (own, stranger)]
+    fleet.pump()
+    receiver_of(container, -2).accepts = False
+    for each in senders:
+        send_on(fleet["A"], each)
+        fleet.pump()
+    assert [each.outcomes for each in senders] == [[None], [REJECTED]]
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("ends", ["discharge", "close", "leave"])
+def test_an_id_is_nobodys_once_its_transaction_is_over(ends: str) -> None:
+    """The container may give it to another client as soon as it has the Discharge, or the link has ended."""
+    net, (client,), (link,) = sharing(b"txn-1")
+    sender = client.sender("queue.x")
+    net.pump()
+    receiver_of(net.clients[0]).accepts = False
+    send_on(net, sender)
+    assert sender.outcomes == [None]
+    charged = net.peer(client).attachment.account.held
+    if ends == "discharge":
+        request(link, DISCHARGE, b"txn-1", False)
+    elif ends == "close":
+        link.close()
+        net.pump()
+    else:
+        receiver_of(net.clients[0], 0).close()
+        net.pump()
+    send_on(net, sender)
+    assert sender.outcomes == [None, REJECTED]
+    assert net.peer(client).attachment.account.held <= charged - coordinators.TRANSACTION_BYTES
+    net.no_errors()
+
+
+def test_what_was_given_an_outcome_before_the_discharge_is_settled_after_it() -> None:
+    """Clients of proton do so where they are not told to settle before."""
+    net, (client,), (link,) = sharing(b"txn-1")
+    receiver, sender = client.receiver("queue.x", credit=2), client.sender("queue.x")
+    net.pump()
+    receiver_of(net.clients[0]).accepts = False
+    send_on(net, sender)
+    receiver_of(net.clients[0]).complete[0].give(TRANSACTIONAL, is_settled=False, data=IN_TRANSACTION)
+    sending = sender_of(net.clients[0], -2).send(b"from the queue")
+    net.pump()
+    receiver.complete[0].give(TRANSACTIONAL, is_settled=False, data=IN_TRANSACTION)
+    net.pump()
+    request(link, DISCHARGE, b"txn-1", False)
+    receiver.complete[0].settle()
+    sender.sent[0].settle()
+    net.pump()
+    assert (sending.updates[-1].state, sending.updates[-1].is_settled) == (TRANSACTIONAL, True)
+    assert not receiver.is_detached
+    assert not sender.is_detached
+    net.no_errors()
+
+
+def test_transactions_are_bounded_and_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declares without end would be remembered without end."""
+    monkeypatch.setattr(coordinators, "MAX_OPEN", 3)
+    net = house()
+    client = net.client()
+    link = coordinator(client)
+    account = net.peer(client).attachment.account
+    before = account.held
+    for name in (b"1", b"2", b"3"):
+        declare_on(link, net.clients[0], name)
+    assert account.held == before + 3 * coordinators.TRANSACTION_BYTES
+    refused = request(link, DECLARE)
+    assert refused.updates[0].condition is not None
+    assert refused.updates[0].condition.name == "amqp:resource-limit-exceeded"
+    request(link, DISCHARGE, b"2", False)
+    receiver_of(net.clients[0]).complete[-1].accept()
+    net.pump()
+    declare_on(link, net.clients[0], b"4")
+    client.kill()
+    net.pump()
+    net.no_errors()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"no message", encode_message(body="text"), encode_message(body=Described(ulong(DISCHARGE), [])),
+        encode_message(body=Described(ulong(DISCHARGE), ["txn-1"])),
+        encode_message(body=Described(ulong(DISCHARGE), [b"txn-1"]), subject="a" * 5000),
+        encode_message(body=Described(ulong(DISCHARGE), [b"txn-1"]), subject="a" * LARGE),
+    ],
+)  # fmt: skip
+def test_a_coordinator_gets_nothing_that_the_router_cannot_read(payload: bytes) -> None:
+    """It might read it otherwise, and find the transaction of another in it."""
+    net, _, (link,) = sharing(b"txn-1")
+    link.send_bytes(payload)
+    net.pump()
+    assert link.outcomes[-1] == REJECTED
+    assert len(receiver_of(net.clients[0]).complete) == 1
     net.no_errors()

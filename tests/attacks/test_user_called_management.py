@@ -1,5 +1,6 @@
 """Attack: who may choose a name in a database of users is called `$management`, or as other addresses of routers begin.
-Where a list says `${user}`, `${user}/#` or `${user}*`, the user has the management, or every address of the routers.
+Where a list says `${user}`, `${user}/#` or `${user}*`, the user has the management, or every address of the routers; a
+user called `temp` has everybody's dynamic addresses, `temp.` and 15 characters, under `${user}.*`.
 """
 
 from typing import Any
@@ -13,13 +14,14 @@ from policy.addressing.lists import AddressRules, Permission, compile_literals, 
 from router.admission.connection_gate import ConnectionGate
 
 NAMES = ["$management", "$", "_", "_$", "_lo", "_local", "_topo", "_edge", "_topo/0", "_edge/QDR", "_local/$management"]
-NAMES += ["amqp:/$management", "/_topo", "//host/$management", "temp.AAAAAAAAAAAAAAA", "_local."]
+NAMES += ["amqp:/$management", "/_topo", "//host/$management", "temp.AAAAAAAAAAAAAAA", "_local.", "temp", "temp."]
 ROUTERS = ["$management", "_local/$management", "_topo/0/QDR/$management", "_topo/0/OTHER/x", "_edge/QDR/$management"]
 ROUTERS += [
     "_local/temp.AAAAAAAAAAAAAAA",
     "_$temp.AAAAAAAAAAAAAAA",
     "amqp:/_topo/0/QDR/$management",
     "amqp:/$management",
+    "temp.AAAAAAAAAAAAAAA",
 ]
 LITERALS = ["${user}", "${user}*", "${user}/*", "${user}.*", "_${user}*", "amqp:/${user}", "amqp:/${user}*"]
 BEHIND_ROUTERS = ["_local/${user}", "_topo/0/QDR/${user}", "_edge/QDR/${user}", "_topo/0/${user}", "_topo/${user}*"]
@@ -61,7 +63,7 @@ def test_such_a_user_is_refused_and_audited(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["anna", "a_b", "_anna", "x$", "temp", "temp.x", "local", "_locally", "a/b", "anna@x.org"]
+    "name", ["anna", "a_b", "_anna", "x$", "tempo", "temp.x", "local", "_locally", "a/b", "anna@x.org"]
 )
 def test_others_have_their_own(name: str) -> None:
     rules = compile_literals(["${user}.*"])

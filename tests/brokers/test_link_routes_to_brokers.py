@@ -208,6 +208,46 @@ class Trade(TransactionalClientHandler):
         self.ended = str(event.transport.condition)
 
 
+class Thief(TransactionalClientHandler):
+    """Two clients declare a transaction each, and the second sends into the first's."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        self.first: Any = None
+        self.state = ""
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(self.url, reconnect=False)
+        event.container.declare_transaction(connection, handler=self)
+
+    def on_transaction_declared(self, event: Any) -> None:
+        if self.first is None:
+            self.first = event.transaction
+            self.connection = event.container.connect(self.url, reconnect=False)
+            self.sender = event.container.create_sender(self.connection, "parts")
+            event.container.declare_transaction(self.connection, handler=self)
+        else:
+            event.transaction.id = self.first.id
+            event.transaction.send(self.sender, Message(body="stolen", durable=True))
+
+    def on_delivery(self, event: Any) -> None:
+        if event.link == self.sender and event.delivery.updated:
+            remote = event.delivery.remote
+            self.state = remote.condition.name if remote.condition else str(event.delivery.remote_state)
+            self.connection.close()
+            self.first.txn_ctrl.connection.close()
+
+    def on_transport_error(self, event: Any) -> None:
+        self.state = str(event.transport.condition)
+
+
+def test_nobody_sends_into_the_transaction_of_another(url: str) -> None:
+    thief = Thief(url)
+    Reactor(thief).run()
+    assert thief.state == "amqp:transaction:unknown-id"
+
+
 def test_a_transaction_is_committed(url: str, connection: BlockingConnection) -> None:
     trade = Trade(url, commits=True)
     Reactor(trade).run()

@@ -17,6 +17,7 @@ from router.amqp.engine.values import (
     check,
     condition_of,
     encoded_data,
+    first_binary,
     node_properties_of,
     outcomes_of,
     put_encoded,
@@ -735,6 +736,12 @@ class _Wire:
         """The state that the peer was given, 0 for none."""
         return int(lib.pn_delivery_local_state(delivery))
 
+    def transaction(self, delivery: Handle) -> bytes | None:
+        return first_binary(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+
+    def told_transaction(self, delivery: Handle) -> bytes | None:
+        return first_binary(lib.pn_disposition_data(lib.pn_delivery_local(delivery)))
+
     def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
         """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
 
@@ -1375,11 +1382,13 @@ class OutgoingWire(_Wire):
     def begin(self) -> Handle:
         """Start a delivery that grows by `append` until `finish`."""
         tag, self.next_tag = self.next_tag, None
+        made: Handle
         if tag is None:
-            return _new_delivery(self.link)
-        held = ffi.from_buffer(tag)
-        its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
-        made: Handle = lib.pn_delivery(self.link, its[0])
+            made = _new_delivery(self.link)
+        else:
+            held = ffi.from_buffer(tag)
+            its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
+            made = lib.pn_delivery(self.link, its[0])
         if not made:
             raise MemoryError
         return made

@@ -145,8 +145,10 @@ static void *new_delivery(void *link) {
   return pn.delivery(link, tag);
 }
 
+/* Without the memory for a delivery nothing is sent, lest the bytes go on another's: NULL. */
 static void *send_whole(void *link, size_t size) {
   void *delivery = new_delivery(link);
+  if (!delivery) return NULL;
   pn.link_send(link, message, size);
   pn.link_advance(link);
   return delivery;
@@ -155,6 +157,7 @@ static void *send_whole(void *link, size_t size) {
 /* As `send_whole`, with the tag of `origin`. */
 static void *send_as(void *link, size_t size, void *origin) {
   void *delivery = pn.delivery(link, pn.delivery_tag(origin));
+  if (!delivery) return NULL;
   pn.link_send(link, message, size);
   pn.link_advance(link);
   return delivery;
@@ -165,6 +168,7 @@ static void *send_as(void *link, size_t size, void *origin) {
 static void *send_with(void *link, size_t size, size_t at, const char *inserted, size_t inserted_size) {
   static char whole[1024];
   void *delivery = new_delivery(link);
+  if (!delivery) return NULL;
   if (size <= sizeof whole && inserted_size <= sizeof whole - size) {
     memcpy(whole, message, at);
     memcpy(whole + at, inserted, inserted_size);

@@ -97,6 +97,16 @@ def encoded_data(data: Pointer) -> bytes:
     return bytes(ffi.buffer(room, max(written, 0)))
 
 
+def first_binary(data: Pointer) -> bytes | None:
+    """Returns the first value of the list in the engine's `data`; None if that is no binary."""
+    lib.pn_data_rewind(data)
+    is_there = lib.pn_data_next(data) and lib.pn_data_enter(data) and lib.pn_data_next(data)
+    if not is_there or lib.pn_data_type(data) != lib.PN_BINARY:
+        return None
+    found = lib.pn_data_get_binary(data)
+    return bytes(ffi.buffer(found.start, found.size)) if found.size else b""
+
+
 @lru_cache(maxsize=16)
 def encoded_symbols(symbols: Array) -> bytes:
     """Of our own, which are always the same."""
