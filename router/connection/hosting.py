@@ -187,14 +187,14 @@ class Hosting:
                 first.call(session)
             yield
 
-    def limit_window(self, session: Session, owner: object) -> None:
-        """The session has its first link, of those that this connection pays for: the owner's windows fit its account.
+    def tell_window(self, session: Session, owner: object) -> None:
+        """The session is to get its first link, which this connection pays for: the owner's windows fit its account.
 
         Attack: receivers of many auto links take nothing. What the broker sends for them may fill every window.
         """
         theirs = (each for each, whose in self._all_lanes().sessions.items() if whose is owner)
         number = sum(any(isinstance(wire, IncomingWire) for wire in each.wires.values()) for each in theirs)
-        session.limit_window(min(self.session_bytes, self.attachment.account.session_bytes(max(number, 1))))
+        session.tell_window(min(self.session_bytes, self.attachment.account.session_bytes(number + 1)))
 
     def full(self, why: str) -> Condition:
         """The error for a link that the peer has no place for, which is logged now and then."""

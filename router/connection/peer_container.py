@@ -82,9 +82,9 @@ class ContainerPeer(Peer):
         """
 
         def attach(session: Session) -> None:
+            if not session.wires:
+                self.hosting.tell_window(session, self)
             call(session)
-            if len(session.wires) == 1:
-                self.hosting.limit_window(session, self)
 
         if not self.hosting.is_gone:
             self.hosting.with_session(self, attach, failed)

@@ -109,6 +109,26 @@ def test_auto_links_leave_sessions_to_others() -> None:
     assert sum(sessions_of(container)) == 43
 
 
+def test_nothing_is_said_of_a_link_that_the_container_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Flow told the window with the handle of the link. Where Broker-J refuses a link, it ends the session for that,
+    and its connection as soon as the next session begins: each client could so interrupt all others.
+    """
+    net = Net(limits=Limits())
+    link_routes(net)
+    auto_link(net, "auto", "in")
+    container = broker(net)
+    client = net.client()
+    net.pump()
+    monkeypatch.setattr(container, "_answer_attach", lambda _: None)
+    client.receiver("q.none")
+    auto_link(net, "more", "in")
+    net.pump()
+    attached = {frame.channel for frame in container.frames("attach")[-2:]}
+    assert len(attached) == 2
+    flows = [frame for frame in container.frames("flow") if frame.channel in attached]
+    assert all(flow[4] is None for flow in flows)
+
+
 def test_a_stalled_address_of_an_auto_link_stops_no_other() -> None:
     """All auto links of a connection shared one session, whose window what nobody took had filled, however it grew."""
     size, count = 1_000_000, 80
