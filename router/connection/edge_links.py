@@ -5,7 +5,7 @@ All of them pass the gate: vhost policy governs edges as it governs clients (net
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 from policy.addressing.address import Address
 from router.amqp.engine import IncomingWire, OutgoingWire, Session
@@ -15,6 +15,7 @@ from router.connection.edge_services import INVALID_FIELD, EdgeServices
 from router.connection.edge_streaming import EdgeStreaming, Owner
 from router.connection.inspection import condition_of
 from router.connection.peer_links import FORBIDDEN, PeerLinks, Wire, request_of
+from router.core.core import NO_ROUTE
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.service_links import DownOutLink, ServiceInLink, ServiceOutLink
@@ -23,6 +24,9 @@ from router.edge.limits import HEARTBEAT_CREDIT, LOOKUP_CREDIT, MAX_MESSAGE_BYTE
 from router.edge.messages import DOWNLINK, HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
 from router.effects import Log
 from router.values import Handle
+
+# Begins the names of links that an edge makes of its own accord.
+OWN_LINKS: Final = "qdlink."
 
 
 class EdgeLinks(PeerLinks):
@@ -68,6 +72,19 @@ class EdgeLinks(PeerLinks):
             destinations = self.services.destinations(live)
             tracking = self.services.machine.tracking
             self.services.carry_out([*tracking.sender_attached(self.connection_id, live.key, destinations)])
+
+    def attach_here(self, wire: Wire) -> None:
+        """No link route has it. A link that the edge has sent on for a client, under that client's name, finds none:
+        the last container has gone since the edge asked. Bound to an address of the same name it would be open, and its
+        client would wait for nothing.
+        """
+        named = wire.named
+        may_be_routed = named is not None and named.is_mobile and not (named.is_management or named.is_dynamic)
+        if self.services is not None and may_be_routed and not wire.name.startswith(OWN_LINKS):
+            wire.refuse(NO_ROUTE)
+            self.drop(wire, "Link detached")
+        else:
+            super().attach_here(wire)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
         """The link by which the edge gets what is for itself: for its own id, and once."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from policy.addressing.address import Address
 from router.admission.connection_gate import Direction
-from router.amqp.engine import CannotBegin, Session
+from router.amqp.engine import CannotBegin, IncomingWire, Session
 from router.amqp.terminus import Condition
 from router.connection.auto_links import Place
 from router.connection.lanes import CHANNELS_LEFT, MAX_BROKER_LANES, MAX_LANES, Lanes
@@ -31,10 +31,9 @@ ROUTE_COPIES: Final = 4
 
 
 class _Waiting(NamedTuple):
-    """A link that waits for a session. is_alone  as of Lanes.lease"""
+    """A link that waits for a session. owner  as of Lanes.lease"""
 
     owner: object
-    is_alone: bool
     call: Callable[[Session], None]
     failed: Callable[[Condition | None], None]
 
@@ -153,22 +152,17 @@ class Hosting:
         return session
 
     def with_session(
-        self,
-        owner: object,
-        call: Callable[[Session], None],
-        failed: Callable[[Condition | None], None],
-        *,
-        is_alone: bool = True,
+        self, owner: object, call: Callable[[Session], None], failed: Callable[[Condition | None], None]
     ) -> None:
         """Call `call` with a session that is open, now or later; `failed` where there can be none.
 
-        owner     whose link it is; is_alone: as of Lanes.lease
-        failed    gets the reason, where it is not that the connection goes or ends all sessions
+        owner   whose link it is
+        failed  gets the reason, where it is not that the connection goes or ends all sessions
         """
         if self.is_gone:
             failed(None)
             return
-        self._waiting.append(_Waiting(owner, is_alone, call, failed))
+        self._waiting.append(_Waiting(owner, call, failed))
         if len(self._waiting) == 1:
             for _ in self._going_on():
                 pass
@@ -182,7 +176,7 @@ class Hosting:
         while waiting and not self.is_gone:
             first = waiting[0]
             try:
-                session = self._all_lanes().lease(first.owner, wanted=len(waiting), is_alone=first.is_alone)
+                session = self._all_lanes().lease(first.owner, wanted=len(waiting))
             except CannotBegin as error:
                 waiting.popleft()
                 first.failed(self.full(str(error)))
@@ -192,6 +186,15 @@ class Hosting:
                 waiting.popleft()
                 first.call(session)
             yield
+
+    def tell_window(self, session: Session, owner: object) -> None:
+        """The session is to get its first link, which this connection pays for: the owner's windows fit its account.
+
+        Attack: receivers of many auto links take nothing. What the broker sends for them may fill every window.
+        """
+        theirs = (each for each, whose in self._all_lanes().sessions.items() if whose is owner)
+        number = sum(any(isinstance(wire, IncomingWire) for wire in each.wires.values()) for each in theirs)
+        session.tell_window(min(self.session_bytes, self.attachment.account.session_bytes(number + 1)))
 
     def full(self, why: str) -> Condition:
         """The error for a link that the peer has no place for, which is logged now and then."""

@@ -5,8 +5,9 @@ else comes on the session: so each link has a session of its own, as far as ther
 links of one user share.
 
 Attacks: a few large messages to a receiver of one's own that gives no credit. All large messages between two routers
-waited for them, and between an edge and its interior everything did. A client of a link route that takes nothing:
-nobody received anything from the broker any more. One that attaches to what the broker ends the session for.
+waited for them, and between an edge and its interior everything did. A client of a link route, or of an auto link's
+address, that takes nothing: nobody received anything from the broker any more. One that attaches to what the broker
+ends the session for.
 """
 
 from collections.abc import Callable, Iterable
@@ -74,33 +75,32 @@ class Lanes:
         self.sessions[session] = None
         self._on_ready()
 
-    def lease(self, owner: object, *, wanted: int = 1, is_alone: bool = True) -> Session | None:
+    def lease(self, owner: object, *, wanted: int = 1) -> Session | None:
         """For one link: a session without links. None: one is on its way, and `on_ready` says when it is there.
 
         Where there can be no more, or this owner has as many as are left for all others, it shares one: of its own, or
         of another's where it has none. So nobody takes all that there are.
 
-        wanted    links that wait for a session, this one too
-        is_alone  it wants a session of its own; else it shares one with the owner's others
-        Errors    CannotBegin: no session has a handle left
+        wanted  links that wait for a session, this one too
+        Errors  CannotBegin: no session has a handle left
         """
         self._end_spent()
         own = [session for session, whose in self.sessions.items() if whose is owner and session.wires]
         empty = [session for session in self.sessions if not session.wires and session.has_handles]
         left = len(empty) + len(self._begun) + self._may_begin
-        found = _least(own) if not is_alone or len(own) >= left else None
+        found = _least(own) if len(own) >= left else None
         if found is None:
             if empty:
                 found = empty[0]
             elif left:
                 if not self._begun:
-                    self.begin(max(min(wanted, (left - len(own) + 1) // 2), 1) if is_alone else 1)
+                    self.begin(max(min(wanted, (left - len(own) + 1) // 2), 1))
                 return None
             elif (found := _least(own) or _least(self.sessions)) is None:
                 raise CannotBegin("no handle is left in any session that the peer permits")
         if not found.wires:
             self.sessions[found] = owner
-            if is_alone and len(empty) == 1 and not self._begun:
+            if len(empty) == 1 and not self._begun:
                 self.begin()  # for the next one, which then does not wait
         return found
 

@@ -76,12 +76,18 @@ class ContainerPeer(Peer):
     # Links of the router's own
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[Condition | None], None]) -> None:
-        """As auto links ask for it: they share a session, which no routed link has.
+        """As auto links ask for it, each for one of its own while there are any.
 
         Neither is called where the connection is gone: the auto link may not have had its turn to learn that.
         """
+
+        def attach(session: Session) -> None:
+            if not session.wires:
+                self.hosting.tell_window(session, self)
+            call(session)
+
         if not self.hosting.is_gone:
-            self.hosting.with_session(self, call, failed, is_alone=False)
+            self.hosting.with_session(self, attach, failed)
 
     def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
         return self.links.bind(wire, address, phase)

@@ -378,6 +378,8 @@ class RoutedLink:
             self._await_no_more()
             self._end(None, lambda: self._near.refuse(TOO_LONG))
             return
+        if isinstance(self._near, OutgoingWire) and not session.wires:
+            session.tell_window(min(self._room_bytes, self._host.session_bytes))
         for name in names.onward:
             try:
                 self._far = session.attach_as(self._near, name, self, address=names.external, routed_as=names.routed_as)
@@ -389,8 +391,6 @@ class RoutedLink:
             return
         self._far.on_answer = self._on_answer
         if isinstance(self._far, IncomingWire):
-            if len(session.wires) == 1:
-                session.limit_window(min(self._room_bytes, self._host.session_bytes))
             session.pay_by(self._account)
 
     def _be_over(self) -> None:

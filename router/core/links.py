@@ -199,6 +199,7 @@ class Queued(NamedTuple):
     is_settled: bool
     charge: Charge
     leg: Growing | None = None  # set instead of payload for a message being streamed
+    has_state: bool = False  # its sender has given one, which goes with it
 
 
 class Link:

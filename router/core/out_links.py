@@ -309,6 +309,17 @@ class OutLink(Link):
             item.leg.start()
             return
         self.send_payload(item.origin, item.source, item.since_s, item.payload, is_settled=item.is_settled)
+        if item.has_state:
+            self._carry_state(item)
+
+    def _carry_state(self, item: Queued) -> None:
+        """What was just sent goes with the state that its sender has given, unless that is of no interest any more."""
+        if item.origin is None or item.source is None or not self.unsettled:
+            return
+        outgoing, (origin, source, _) = next(reversed(self.unsettled.items()))
+        sender = origin.sender
+        if origin is item.origin and source is item.source and sender.is_open:
+            self.wire.relay_state(outgoing, source, sender.wire.remote_state(source))
 
     def send_payload(
         self, origin: Origin | None, source: Handle | None, since_s: int, payload: bytes, *, is_settled: bool

@@ -79,8 +79,16 @@ class Updates:
                 elif state := link.wire.remote_state(source):
                     out.wire.relay_state(outgoing, source, state)
                     link.work.touched.add(out.engine)
-            if settled and out.queue:
-                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+            if out.queue:
+                if settled:
+                    out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+                out.queue = deque(self._with_state(item, updated) for item in out.queue)
+
+    def _with_state(self, item: Queued, updated: set[Handle]) -> Queued:
+        """A queued copy, which has the sender's state when it leaves."""
+        if item.is_settled or item.leg is not None or item.origin is None or item.source not in updated:
+            return item
+        return item._replace(has_state=True) if item.origin.sender is self.link else item
 
     def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
         """A queued copy, made presettled when its sender has settled."""

@@ -62,6 +62,12 @@ PEER = """    <broker-connections>
         <peer address-match="{address}"/>
       </amqp-connection>
     </broker-connections>"""
+# The broker has its messages copied to another, behind a router.
+MIRROR = """    <broker-connections>
+      <amqp-connection uri="tcp://127.0.0.1:{port}" name="router" retry-interval="200" reconnect-attempts="-1">
+        <mirror/>
+      </amqp-connection>
+    </broker-connections>"""
 MEMORY = "-Xms128M -Xmx512M -XX:+UseSerialGC"
 
 

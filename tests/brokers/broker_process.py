@@ -76,7 +76,7 @@ def key_store(path: Path, certificate: str, key: str) -> Path:
     return path
 
 
-KINDS = ("artemis", "broker-j")
+KINDS = ("artemis", "broker-j", "classic")
 
 
 class MakeBroker(Protocol):

@@ -12,6 +12,7 @@ for name in ("interop", "daemon"):
 
 import artemis as artemis_of  # noqa: E402  the folders come first
 import broker_j as broker_j_of  # noqa: E402
+import classic as classic_of  # noqa: E402
 from broker_process import KINDS, QUEUES, Broker, BrokerError, MakeBroker  # noqa: E402
 
 
@@ -37,6 +38,8 @@ def make_broker(require_tool: Callable[[str, str], Path]) -> MakeBroker:
     def make(kind: str, folder: Path, certificate: tuple[str, str] | None = None) -> Broker:
         if kind == "broker-j":
             return broker_j_of.BrokerJ(folder, _found(broker_j_of.home, require_tool), certificate=certificate)
+        if kind == "classic":
+            return classic_of.Classic(folder, _found(classic_of.home, require_tool), certificate=certificate)
         return artemis_of.Artemis(folder, _found(artemis_of.home, require_tool), *QUEUES, certificate=certificate)
 
     return make
@@ -51,6 +54,12 @@ def artemis(make_broker: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def broker_j(make_broker: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with make_broker("broker-j", tmp_path_factory.mktemp("broker-j") / "broker").running() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def classic(make_broker: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with make_broker("classic", tmp_path_factory.mktemp("classic") / "broker").running() as made:
         yield made
 
 

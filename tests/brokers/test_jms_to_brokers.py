@@ -21,8 +21,9 @@ def program(require_tool: Callable[[str, str], Path]) -> list[str]:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
-def url(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["artemis", "broker_j"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    broker: Broker = request.getfixturevalue(request.param)
     daemon = start(tmp_path_factory.mktemp("router"), LISTENER + broker.connector + link_routes("parts", "news", "DLQ"))
     try:
         daemon.wait_for_log("Link Route Activated .* on connection broker")

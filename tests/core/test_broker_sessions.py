@@ -6,10 +6,13 @@ Source: docs/spec/routing.md §14, §15.3; its fault was that a limit of the pee
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, Client, Net, broker
+from memory_net import ACCEPTED, Client, Net, broker, sender_of
 from test_auto_links import auto_link, status
 from test_link_routes import link_routes
 
+from router.core.budget import Limits
+
+FRAME = 16_384  # of a listener, unless it has another
 _UINT_MAX = b"\x70\x7f\xff\xff\xff"
 
 
@@ -37,7 +40,7 @@ def test_another_session_is_begun_when_one_has_no_handle_left() -> None:
     net = Net()
     link_routes(net)
     autos = [auto_link(net, f"auto{number}", "out") for number in range(20)]
-    container = narrow_broker(net, 8)
+    container = narrow_broker(net, 8, channel_max=6)
     senders = [net.client().sender(f"q.{number}") for number in range(20)]
     net.pump()
     assert {status(auto) for auto in autos} == {"active"}
@@ -78,7 +81,7 @@ def test_a_container_that_takes_no_more_links_is_said_to(channels: int) -> None:
     net.no_errors()
 
 
-def test_auto_links_have_a_session_of_their_own() -> None:
+def test_each_auto_link_has_a_session() -> None:
     net = Net()
     link_routes(net)
     auto_link(net, "auto1", "in")
@@ -88,7 +91,80 @@ def test_auto_links_have_a_session_of_their_own() -> None:
     client.sender("q.1")
     client.receiver("q.2")
     net.pump()
-    assert sorted(sessions_of(container)) == [1, 1, 2]
+    assert sorted(sessions_of(container)) == [1, 1, 1, 1]
+
+
+def test_auto_links_leave_sessions_to_others() -> None:
+    """Where the container permits few, they share some of these."""
+    net = Net()
+    link_routes(net)
+    autos = [auto_link(net, f"auto{number}", "in") for number in range(40)]
+    container = broker(net, channel_max=14)
+    for number in range(3):
+        net.remote_host = f"10.0.0.{number + 1}"
+        net.client().receiver("q.1")
+        net.pump()
+    assert {status(auto) for auto in autos} == {"active"}
+    assert sessions_of(container).count(1) >= 3
+    assert sum(sessions_of(container)) == 43
+
+
+def test_nothing_is_said_of_a_link_that_the_container_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Flow told the window with the handle of the link. Where Broker-J refuses a link, it ends the session for that,
+    and its connection as soon as the next session begins: each client could so interrupt all others.
+    """
+    net = Net(limits=Limits())
+    link_routes(net)
+    auto_link(net, "auto", "in")
+    container = broker(net)
+    client = net.client()
+    net.pump()
+    monkeypatch.setattr(container, "_answer_attach", lambda _: None)
+    client.receiver("q.none")
+    auto_link(net, "more", "in")
+    net.pump()
+    attached = {frame.channel for frame in container.frames("attach")[-2:]}
+    assert len(attached) == 2
+    flows = [frame for frame in container.frames("flow") if frame.channel in attached]
+    assert all(flow[4] is None for flow in flows)
+
+
+def test_a_stalled_address_of_an_auto_link_stops_no_other() -> None:
+    """All auto links of a connection shared one session, whose window what nobody took had filled, however it grew."""
+    size, count = 1_000_000, 80
+    addresses = {"stalled": "balanced", "good": "balanced"}
+    net = Net(addresses, phases=dict.fromkeys(addresses, (0, 1)), limits=Limits())
+    for address in addresses:
+        auto_link(net, address, "in")
+    container = broker(net)
+    net.pump()
+    stalls = net.client()
+    session = stalls.connection.session()
+    session.incoming_capacity = 64 * 1024
+    session.open()
+    receiver = stalls.receiver("stalled", session=session, credit=count)
+    del stalls.ends[receiver.link]
+    good = net.client().receiver("good", credit=10, accepts=True)
+    net.pump()
+    bad, well = sender_of(container, 0), sender_of(container, 1)
+    for _ in range(count):
+        bad.send(bytes(size))
+    net.pump()
+    well.send(b"good")
+    net.pump()
+    assert good.bodies == [b"good"]
+    net.no_errors()
+
+
+def test_the_windows_of_auto_links_fit_the_account_of_their_connection() -> None:
+    net = Net(limits=Limits())
+    for number in range(30):
+        auto_link(net, f"auto{number}", "in")
+    container = broker(net)
+    net.pump()
+    windows = {flow.channel: flow[1] * FRAME for flow in container.frames("flow")}
+    assert len(windows) >= 30
+    assert sum(windows.values()) < Limits().connection
 
 
 def test_an_attach_does_not_wait_for_its_session() -> None:

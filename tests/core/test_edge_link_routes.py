@@ -207,6 +207,23 @@ def test_a_link_route_that_nobody_serves_is_refused_at_the_edge() -> None:
     assert [end.refusal.name for end in ends] == ["qd:no-route-to-dest"] * 2
 
 
+@pytest.mark.parametrize("makes", ["sender", "receiver"])
+def test_a_link_route_that_goes_while_an_attach_is_under_way_is_none(
+    makes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interior took the attach for one to an address of its own: the client had a link on which nothing came."""
+    fleet = star({"E1": "A"})
+    link_routes(fleet["A"])
+    broker_at(fleet, "A")
+    fleet.pump()
+    monkeypatch.setattr(fleet["A"].surroundings.link_routes, "next_hop", lambda *_: None)
+    end = getattr(fleet["E1"].client(), makes)("q.x")
+    fleet.pump()
+    assert end.refusal.name == "qd:no-route-to-dest"
+    assert "M0q.x" not in fleet["A"].core.table.addresses
+    fleet.no_errors()
+
+
 def test_an_address_that_is_no_link_route_is_the_edges_own_matter() -> None:
     """network 92: and a receiver's credit and drain are heard, though they came before the answer"""
     fleet = star({"E1": "A", "E2": "A"})

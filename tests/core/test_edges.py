@@ -279,7 +279,7 @@ def test_a_forged_ingress_or_trace_of_an_edge_counts_for_nothing() -> None:
     receivers = [fleet[name].client(**shows).receiver("a", credit=10, accepts=True) for name in ("INT", "FAR")]
     fleet.tick(3)
     for liar in (fleet["E1"].client(**shows), fleet["INT"].client(**shows, **EDGE)):
-        sender = liar.sender("a")
+        sender = liar.sender("a", name="qdlink.of-an-edge")
         fleet.pump()
         sender.send_bytes(_message())
         fleet.pump()

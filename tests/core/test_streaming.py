@@ -702,6 +702,28 @@ def test_the_state_of_a_message_that_waits_reaches_the_receiver() -> None:
     net.nothing_left()
 
 
+@pytest.mark.parametrize("distribution", ["balanced", "closest", "multicast"])
+def test_the_state_of_a_small_message_that_waits_reaches_the_receiver(distribution: str) -> None:
+    """It was looked for among those that had left."""
+    net = Net({"a": distribution})
+    sender, receiver = pair(net, credit=0)
+    before = sender.send(b"before")
+    sending = sender.start()
+    sending.update(666, [1, 2, 3])
+    sender.append(encoded(b"m"))
+    sender.finish()
+    after = sender.send(b"after")
+    net.pump()
+    receiver.flow(3)
+    net.pump()
+    states = [(int(item.delivery.remote_state), item.delivery.remote.data) for item in receiver.complete]
+    assert states == [(0, None), (666, [1, 2, 3]), (0, None)]
+    receiver.accept_all()
+    net.pump()
+    assert before.outcome == sending.outcome == after.outcome == ACCEPTED
+    net.nothing_left()
+
+
 def test_sender_settling_a_streamed_message_first() -> None:
     """routing 78, for a message of many frames"""
     net = Net({"m": "multicast"})

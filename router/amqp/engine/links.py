@@ -137,6 +137,7 @@ class Holder(Protocol):
     @property
     def is_deaf(self) -> bool: ...
     def touch(self) -> None: ...
+    def write_early(self) -> None: ...
     def watch(self, session: "Session", /) -> None: ...
     @property
     def can_begin(self) -> bool: ...
@@ -272,6 +273,15 @@ class Session:
         """The peer may send so much before it is read, or one frame. It is told with the next flush."""
         self.window = max(capacity_bytes, lib.pn_transport_get_max_frame(self.engine.transport))
         lib.pn_session_set_incoming_capacity(self.pointer, self.window)
+
+    def tell_window(self, capacity_bytes: int) -> None:
+        """The same, told at once, before the first link of the session is attached.
+
+        Else the Flow has the handle of that link, and may come after a container has refused it. Broker-J ends the
+        session for this, and its connection when the next session begins.
+        """
+        self.limit_window(capacity_bytes)
+        self.engine.write_early()
 
     def grow(self) -> None:
         """What some links have credit for and nobody takes may have filled the window: the others are to go on.
