@@ -7,6 +7,7 @@ import gzip
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -297,18 +298,117 @@ def test_an_entity_is_made_changed_and_deleted(console: Console) -> None:
         assert "console-made" not in [each["name"] for each in client.query("router.config.address").entities()]
 
 
-PAGES = ("overview", "entities/connection", "schema/vhost", "logs")
+def test_a_denial_is_shown_and_a_ban_lifted(console: Console) -> None:
+    """Whose ban it is, is what the form says; the denial is that of a login that may do nothing."""
+    alice = ("--sasl-mechanisms", "PLAIN", "--sasl-username", "alice", "--sasl-password-file", "/dev/stdin")
+    assert console.daemon.tool("qdstat", *alice, stdin="right").status != 0
+    console.browse(
+        *log_in(console.url("web"), "ops", "right"),
+        waits("h1", "Overview"),
+        shows("#/policy"),
+        waits(".log td", "DENY"),
+        waits(".log td", "alice"),
+        waits("td", "operators"),
+        clicks("main button", "Ban …"),
+        filled("#field-user", "mallory"),
+        filled("#field-reason", "a test"),
+        clicks("dialog button", "Create …"),
+        clicks("dialog .danger"),
+        waits("td", "a test"),
+        clicks("td button", "Lift"),
+        clicks("dialog .danger"),
+        waits("p", "Bans: none."),
+    )
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
-def test_nothing_keeps_anybody_out(console: Console, hostile_client: ManagementClient, theme: str, width: int) -> None:
+def test_the_network_is_drawn(console: Console, hostile_client: ManagementClient) -> None:
+    found = console.browse(
+        *log_in(console.url("web"), "ops", "right"),
+        waits("h1", "Overview"),
+        shows("#/topology"),
+        waits(".node.router text", "web"),
+        waits(".node.clients text", HOSTILE[:10]),
+        {"do": "count", "selector": "main img"},
+    )
+    assert found[-1] == 0
+
+
+def test_a_chart_of_a_rate(console: Console) -> None:
+    """Two looks are a rate; the chart stays while other pages are shown."""
+    console.browse(
+        *log_in(console.url("web"), "ops", "right"),
+        waits("h1", "Overview"),
+        shows("#/charts"),
+        waits("form option", "web"),
+        clicks("form button", "Add"),
+        waits(".series li", "deliveriesIngress /s"),
+        waits(".plot canvas"),
+        shows("#/logs"),
+        waits("h1", "Logs"),
+        shows("#/charts"),
+        waits(".series li", "deliveriesIngress /s"),
+    )
+
+
+def test_a_level_is_changed_live(console: Console) -> None:
+    console.browse(
+        *log_in(console.url("web"), "ops", "right"),
+        waits("h1", "Overview"),
+        shows("#/logs"),
+        waits("td button", "AGENT"),
+        clicks("td button", "AGENT"),
+        filled("dialog input", "debug+"),
+        clicks("dialog button", "Set"),
+        waits("td", "debug+"),
+        waits(".log td", "Agent request"),
+    )
+    with console.daemon.client() as client:
+        assert client.read(type="log", name="log/AGENT")["enable"] == "debug+"
+        client.update({"enable": "default"}, type="log", name="log/AGENT")
+
+
+def test_a_lost_connection_comes_back(console: Console) -> None:
+    """The console says that it is lost, and connects again by itself; whoever looks stays on the page."""
+    steps = [
+        *log_in(console.url("web"), "ops", "right"),
+        waits("h1", "Overview"),
+        shows("#/logs"),
+        waits("h1", "Logs"),
+        waits(".lost", "Trying again"),
+        {"do": "wait", "selector": ".lost", "gone": True},
+        waits("h1", "Logs"),
+    ]
+    with ThreadPoolExecutor() as pool, console.daemon.client() as client:
+        client.update({"enable": "debug+"}, type="log", name="log/AGENT")
+        mark = console.daemon.mark()
+        looking = pool.submit(console.ran, steps)
+
+        def own() -> list[str]:
+            found = client.query("connection").entities()
+            return [each["identity"] for each in found if each["container"].startswith("console-")]
+
+        eventually(lambda: console.daemon.log("GET-LOG", since=mark))
+        client.update({"enable": "default"}, type="log", name="log/AGENT")
+        for identity in own():
+            client.update({"adminStatus": "deleted"}, type="connection", identity=identity)
+        assert looking.result()["failure"] is None
+
+
+PAGES = ("overview", "topology", "entities/connection", "charts", "policy", "logs", "schema/vhost")
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1440, "dark")])
+def test_nothing_keeps_anybody_out(console: Console, hostile_client: ManagementClient, width: int, theme: str) -> None:
     """axe-core finds nothing serious on any page, and none is wider than the window."""
     wide = "document.documentElement.scrollWidth - innerWidth"
     steps: list[Step] = [opened(console.url("web")), waits("form"), {"do": "axe"}]
     steps += [*log_in(console.url("web"), "ops", "right"), waits("h1", "Overview")]
     for page in PAGES:
-        steps += [shows(f"#/{page}"), waits("h1", page.partition("/")[0].capitalize()), waits("main table, main dl")]
+        steps += [
+            shows(f"#/{page}"),
+            waits("h1", page.partition("/")[0].capitalize()),
+            waits("main table, main dl, main form"),
+        ]
         steps += [{"do": "axe"}, {"do": "run", "code": wide}]
     looked_at = Console(daemon=console.daemon, chromium=console.chromium, node=console.node, width=width, theme=theme)
     for step, found in zip(steps, looked_at.browse(*steps), strict=True):

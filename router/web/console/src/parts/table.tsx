@@ -48,7 +48,7 @@ export function Table({ caption, columns, rows, open }: { caption: string; colum
                 <thead>
                     <tr>
                         {columns.map(({ name, label }) => (
-                            <th key={name} scope="col" aria-sort={sort?.name !== name ? 'none' : sort.isDown ? 'descending' : 'ascending'}>
+                            <th key={name} scope="col" class={isNumeric(rows[0]?.[name]) ? 'number' : undefined} aria-sort={sort?.name !== name ? 'none' : sort.isDown ? 'descending' : 'ascending'}>
                                 <button type="button" class="plain" onClick={() => setSort({ name, isDown: sort?.name === name && !sort.isDown })}>
                                     {label ?? name}
                                     <span aria-hidden="true">{sort?.name !== name ? '' : sort.isDown ? ' ▼' : ' ▲'}</span>
