@@ -2,12 +2,14 @@
 
 The configurations are those of policies/network, copied into the ignored folder .run/network, where they may be edited;
 a second run keeps them, and the certificates. The key of the certificate authority never touches the disk: it signs a
-certificate for each router, for the client `demo` and for the operator, and is forgotten.
+certificate for each router, for the client `demo` and for the operator, and is forgotten. The operator has a password
+as well, for the web console of router A; only its hash is kept.
 """
 
 import argparse
 import errno
 import os
+import secrets
 import shlex
 import signal
 import socket
@@ -23,15 +25,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from quickstart import (
     BIN,
+    PASSWORD_BYTES,
     PORT_LINE,
     ROOT,
     QuickstartError,
     certificate,
+    console_url,
+    introduce_console,
     own_terminal,
     refuse_expired,
     shown,
     write_new,
 )
+
+from auth.secrets import Secret
+from auth.verifiers.files import UserFileError, set_user
 
 INTERIORS = ("A", "B", "C")
 EDGES = ("E1", "E2")
@@ -70,6 +78,29 @@ def _name(common_name: str) -> x509.Name:
 
 def _pem(signed: x509.Certificate) -> bytes:
     return signed.public_bytes(serialization.Encoding.PEM)
+
+
+SASL_CONFIGURATION = """\
+pwcheck_method: auxprop
+auxprop_plugin: userfile
+userfile_path: users
+mech_list: EXTERNAL PLAIN
+"""
+
+
+def make_user(run: Path) -> str | None:
+    """The new password of the operator; None: there is one already. Errors: QuickstartError."""
+    (run / "sasl").mkdir(mode=0o700, exist_ok=True)
+    if not (run / "sasl" / "qdrouterd.conf").exists():
+        write_new(run / "sasl" / "qdrouterd.conf", SASL_CONFIGURATION.encode())
+    if (run / "sasl" / "users").exists():
+        return None
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    try:
+        set_user(str(run / "sasl" / "users"), "operator", Secret(password), must_exist=False)
+    except UserFileError as error:
+        raise QuickstartError(str(error)) from None
+    return password
 
 
 def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
@@ -187,11 +218,18 @@ def commands(run: Path, ports: dict[str, int]) -> list[tuple[str, str]]:
     ]
 
 
-def introduce(run: Path, ports: dict[str, int]) -> None:
+def introduce(run: Path, ports: dict[str, int], password: str | None) -> None:
     print(f"\nRouters {', '.join((*INTERIORS, *EDGES))} serve. In another terminal:\n")
     print(f"  cd {shlex.quote(str(ROOT))}")
     for what, command in commands(run, ports):
         print(f"\n  # {what}\n  {command}")
+    if url := console_url(run / "A.conf"):
+        introduce_console(url, f"{shown(run)}/tls/ca.crt", "operator")
+        if password is not None:
+            print(f"  The operator's password, shown once: {password}")
+        else:
+            renew = f"{shown(BIN)}/qdpasswd -f {shown(run)}/sasl/users operator"
+            print(f"  The operator's password was shown when it was made. A new one: {renew}")
     print(f"\nCtrl-C stops the routers. Configurations, policy, logs and records stay in {shown(run)}\n", flush=True)
 
 
@@ -212,6 +250,7 @@ def main() -> int:
             make_certificates(run / "tls")
             routers = (*INTERIORS, *EDGES)
             copy_examples(run, routers)
+            password = make_user(run)
             if options.port:
                 move_ports(run, routers, options.port)
             ports = client_ports(run, routers)
@@ -220,7 +259,7 @@ def main() -> int:
                 if not network.is_stopping:
                     network.start(router, ports[router])
             if not network.is_stopping:
-                introduce(run, ports)
+                introduce(run, ports, password)
             return network.wait()
         except QuickstartError as error:
             print(error, file=sys.stderr)

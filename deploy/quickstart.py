@@ -33,11 +33,15 @@ from auth.verifiers.files import UserFile, UserFileError, set_user
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 DEFAULT_PORT = 5671
-# The second listener: PORT takes user names and passwords, PORT + 2 takes client certificates as well.
+# Of the listeners PORT takes user names and passwords, PORT + 2 client certificates as well, PORT + 3 speaks HTTP.
 CERTIFICATE_PORT_OFFSET = 2
+CONSOLE_PORT_OFFSET = 3
 CERTIFICATE_DAYS = 397
 USERS = ("operator", "alice")
 PASSWORD_BYTES = 18
+CONSOLE_LISTENER = re.compile(r"^listener \{\n\s*name: console\n[^}]*?^\s*port:\s*(\d+)", re.MULTILINE)
+# Built by `make console`; the router serves them.
+CONSOLE_FILES = ROOT / "router" / "web" / "console" / "dist" / "index.html"
 PORT_LINE = re.compile(r"^(\s*port:\s*)(\d+)", re.MULTILINE)
 
 CONFIGURATION = """\
@@ -87,6 +91,20 @@ listener {{
     requireSsl: yes
     authenticatePeer: yes
     saslMechanisms: EXTERNAL PLAIN
+    initialHandshakeTimeoutSeconds: 10
+}}
+
+# The web console: https on this port. A client certificate is not asked for, since browsers have none.
+listener {{
+    name: console
+    host: 127.0.0.1
+    port: {console_port}
+    http: yes
+    sslProfile: quickstart-tls
+    requireSsl: yes
+    authenticatePeer: no
+    saslMechanisms: PLAIN
+    metricsAuth: basic
     initialHandshakeTimeoutSeconds: 10
 }}
 """
@@ -223,19 +241,35 @@ def make_configuration(run: Path, port: int | None) -> int:
     path = run / "qdrouterd.conf"
     if not path.exists():
         port = port or DEFAULT_PORT
-        filled = CONFIGURATION.format(run=run, port=port, certificate_port=port + CERTIFICATE_PORT_OFFSET)
-        write_new(path, filled.encode())
+        others = {"certificate_port": port + CERTIFICATE_PORT_OFFSET, "console_port": port + CONSOLE_PORT_OFFSET}
+        write_new(path, CONFIGURATION.format(run=run, port=port, **others).encode())
     elif port:
-        ports = iter((port, port + CERTIFICATE_PORT_OFFSET))
-        path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{next(ports, line[2])}", path.read_text()))
+        text = path.read_text()
+        offsets = (0, CERTIFICATE_PORT_OFFSET, *([CONSOLE_PORT_OFFSET] if CONSOLE_LISTENER.search(text) else []))
+        ports = iter([port + offset for offset in offsets])
+        path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{next(ports, line[2])}", text))
     found = PORT_LINE.findall(path.read_text())
     if len(found) < 2:
         raise QuickstartError(f"{path} no longer has two listeners with ports. Start it yourself, or delete it.")
     return int(found[0][1])
 
 
-def refuse_used_ports(port: int) -> None:
-    for number in (port, port + CERTIFICATE_PORT_OFFSET):
+def console_url(configuration: Path) -> str | None:
+    """None: the configuration has no listener for the console."""
+    found = CONSOLE_LISTENER.search(configuration.read_text())
+    return f"https://127.0.0.1:{found[1]}/" if found else None
+
+
+def introduce_console(url: str, authority: str, user: str) -> None:
+    if CONSOLE_FILES.is_file():
+        print(f"\n  The web console: {url} for {user}. Its certificate is of {authority}, which browsers do not know")
+    else:
+        print(f"\n  There is no web console, since npm is missing: {url} says how to get it")
+
+
+def refuse_used_ports(run: Path, port: int) -> None:
+    console = console_url(run / "qdrouterd.conf")
+    for number in (port, port + CERTIFICATE_PORT_OFFSET, *([int(console[:-1].rpartition(":")[2])] if console else [])):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -290,6 +324,8 @@ def introduce(run: Path, port: int, passwords: dict[str, str]) -> None:
         print(f"  {shown(BIN)}/qdpasswd -f {shown(run)}/users {kept[-1]}")
     for what, command in commands(run, port):
         print(f"\n  # {what}\n  {command}")
+    if url := console_url(run / "qdrouterd.conf"):
+        introduce_console(url, f"{shown(run)}/tls/ca.crt", "operator")
     print(
         f"\nCtrl-C stops the router. Configuration, users, policy and audit records stay in {shown(run)}\n", flush=True
     )
@@ -349,7 +385,7 @@ def main() -> int:
     try:
         make_certificates(run / "tls")
         port = make_configuration(run, options.port)
-        refuse_used_ports(port)
+        refuse_used_ports(run, port)
         introduce(run, port, make_users(run))
     except QuickstartError as error:
         print(error, file=sys.stderr)
