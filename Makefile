@@ -4,6 +4,7 @@
 #   make network  three interior routers and two edges on 127.0.0.1        make network PORT=6771
 #   make test     every suite, from nothing                                make test SUITES="unit spark"
 #   make console the web console, which `make run` and `make network` build too where npm is
+#   make pictures  of every page of the console, in .run/pictures
 #   make attack   an hour of all attacks at once                           make attack SECONDS=60
 #   make chaos    five minutes of a network whose links and routers die    make chaos SECONDS=60
 #   make check    ruff, mypy strict over source and tests, the architecture test
@@ -18,7 +19,7 @@ KERBEROS := $(if $(shell command -v krb5-config),$(shell echo ,kerberos))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: run network console test unit check attack chaos bench clean
+.PHONY: run network console pictures test unit check attack chaos bench clean
 
 run: .venv/.installed router/web/console/dist/.built
 	@$(BIN)/python deploy/quickstart.py $(if $(PORT),--port $(PORT))
@@ -27,6 +28,9 @@ network: .venv/.installed router/web/console/dist/.built
 	@$(BIN)/python deploy/network.py $(if $(PORT),--port $(PORT))
 
 console: router/web/console/dist/.built
+
+pictures: .venv/.dev router/web/console/dist/.built
+	@$(BIN)/python tests/daemon/console_pictures.py .run/pictures
 
 test: .venv/.dev router/web/console/dist/.built tests/interop/node_modules/.installed
 	@$(BIN)/python tests/run_suites.py $(SUITES)

@@ -64,7 +64,7 @@ export function OverviewPage({ session }: PageProps) {
                 )}
             </section>
             <section aria-label="Counts" class="cards">
-                <Card name="Routers" value={count('nodeCount') === '0' ? '1' : count('nodeCount')} to={link('topology')} />
+                <Card name="Routers" value={figure(numeric(router['nodeCount']) + 1)} to={link('topology')} />
                 <Card name="Connections" value={count('connectionCount')} to={link('entities', ['connection'])} />
                 <Card name="Links" value={count('linkCount')} to={link('entities', ['router.link'])} />
                 <Card name="Addresses" value={count('addrCount')} to={link('entities', ['router.address'])} />
