@@ -38,7 +38,7 @@ PAGES = {
 }
 CLIENTS = {"shop": 12, "billing": 4, "sensor": 30}
 PERIOD_S = 0.02
-SETTLED_MS = 11_000  # two looks at the network
+SETTLED_MS = 6_000
 EDGE_LISTENER = "listener {\n name: edges\n host: 127.0.0.1\n port: 0\n role: edge\n}\n"
 WEB_LISTENER = "listener {\n name: web\n host: 127.0.0.1\n port: 0\n http: yes\n saslMechanisms: ANONYMOUS\n}\n"
 # The clients that only look on answer no heartbeat.
@@ -118,7 +118,7 @@ def take(router: Daemon, chromium: str, target: Path, width: int, theme: str) ->
             {"do": "hash", "hash": f"#/{page}{rest}"},
             {"do": "wait", "selector": "h1", "text": page.capitalize()},
             {"do": "wait", "selector": "main .card, main table, main .plot"},
-            {"do": "run", "code": "new Promise((done) => setTimeout(done, 500))"},
+            {"do": "run", "code": "new Promise((done) => setTimeout(done, 4000))"},
             {"do": "picture", "path": str(target / f"{page}-{width}-{theme}.png")},
         ]
     steps += [

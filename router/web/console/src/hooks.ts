@@ -9,7 +9,8 @@ export interface Polled<Found> {
 export const POLL_MS = 3000;
 
 /**
- * Asks once, and again `pauseMs` after each answer while the page is shown; 0: only once.
+ * Asks once, and again `pauseMs` after each answer while the page is shown; 0: only once. The second look comes soon,
+ * since rates need two.
  *
  * `key` names what is asked: with another one everything begins anew.
  */
@@ -20,9 +21,10 @@ export function usePolled<Found>(key: string, ask: () => Promise<Found>, pauseMs
     latest.current = ask;
     useEffect(() => {
         let isOver = false;
+        let isFirst = true;
         let timer: ReturnType<typeof setTimeout> | undefined;
         const look = async (): Promise<void> => {
-            if (!document.hidden || turn === 0) {
+            if (!document.hidden || isFirst) {
                 try {
                     const found = await latest.current();
                     if (!isOver) setState({ key, found, error: '' });
@@ -30,7 +32,8 @@ export function usePolled<Found>(key: string, ask: () => Promise<Found>, pauseMs
                     if (!isOver) setState((before) => ({ key, found: before.key === key ? before.found : null, error: error instanceof Error ? error.message : String(error) }));
                 }
             }
-            if (!isOver && pauseMs > 0) timer = setTimeout(() => void look(), pauseMs);
+            if (!isOver && pauseMs > 0) timer = setTimeout(() => void look(), isFirst ? Math.min(pauseMs, POLL_MS) : pauseMs);
+            isFirst = false;
         };
         void look();
         return () => {

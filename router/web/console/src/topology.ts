@@ -71,7 +71,7 @@ export function graph(own: string, nodes: readonly Row[], seen: readonly Seen[])
 
 function routerNode(id: string, isEdge: boolean, seen: Seen | undefined, isOwn: boolean): Node {
     const router = seen?.router;
-    const rate = (name: string): number => Math.round(seen?.rates.get(name) ?? 0);
+    const rate = (name: string): string => (seen?.rates.has(name) ? String(Math.round(seen.rates.get(name) ?? 0)) : '–');
     const blocked = numeric(router?.['blockedLinkCount']);
     const stuck = numeric(router?.['deliveriesStuck']);
     const names = ['mode', 'version', 'connectionCount', 'linkCount', 'addrCount', 'blockedLinkCount', 'deliveriesStuck', 'deliveriesDelayed1Sec', 'deliveriesDelayed10Sec'];

@@ -51,7 +51,8 @@ export function OverviewPage({ session }: PageProps) {
     const { router, policy, bans } = found.facts;
     const wrong = problems(found.facts, found.denied);
     const count = (name: string): string => figure(numeric(router[name]));
-    const speed = (name: string): string => `${figure(found.counted.get(name) ?? 0)}/s`;
+    // Two looks are a rate.
+    const speed = (name: string): string => (found.counted.has(name) ? `${figure(found.counted.get(name) ?? 0)}/s` : '–');
     return (
         <>
             {error && <p class="failure">{error}</p>}

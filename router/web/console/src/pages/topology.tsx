@@ -85,7 +85,7 @@ function Drawing({ found: { own, graph: drawn } }: { found: Found }) {
     const margin = 75;
     const [left, top] = [Math.min(...all.map(({ x }) => x)) - margin, Math.min(...all.map(({ y }) => y)) - margin];
     const [wide, high] = [Math.max(...all.map(({ x }) => x)) + margin - left, Math.max(...all.map(({ y }) => y)) + margin - top];
-    const [shownWide, shownHigh] = [Math.max(wide, 760) / zoom, Math.max(high, 420) / zoom];
+    const [shownWide, shownHigh] = [Math.max(wide, Math.min(760, innerWidth)) / zoom, Math.max(high, 420) / zoom];
     const box = `${left + wide / 2 - shownWide / 2} ${top + high / 2 - shownHigh / 2} ${shownWide} ${shownHigh}`;
 
     const save = (next: Map<string, Place>): void => {
