@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from daemon_process import ROOT, Daemon, denials, eventually, start, write_users
+from joined_routers import router_network
 
 from router.amqp.client_session import ClientSession
 from router.control.web_sites import CONSOLE
@@ -331,6 +332,33 @@ def test_the_network_is_drawn(console: Console, hostile_client: ManagementClient
         {"do": "count", "selector": "main img"},
     )
     assert found[-1] == 0
+
+
+def test_routers_of_the_network_and_the_cost_between_them(
+    console: Console, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The other router is asked through this one; a broker is connected, and one cannot be reached."""
+    web = "listener {\n name: web\n host: 127.0.0.1\n port: 0\n http: yes\n saslMechanisms: ANONYMOUS\n}\n"
+    target = "connector {{\n name: {}\n host: 127.0.0.1\n port: {}\n role: route-container\n}}\n"
+    with router_network(tmp_path_factory.mktemp("network"), "A", "B") as network:
+        brokers = target.format("here", console.daemon.port()) + target.format("gone", 1)
+        network.start("A", extra=web + brokers)
+        network.start("B", "A", terms="cost: 7")
+        network.settle("A", "B")
+        shown = Console(daemon=network.routers["A"], chromium=console.chromium, node=console.node)
+        found = shown.browse(
+            opened(shown.url("web")),
+            waits(".problems .bad", "Connector gone"),
+            {"do": "text", "selector": "[data-figure=Routers]"},
+            shows("#/topology"),
+            waits(".node.router text", "B"),
+            waits(".cost", "cost 7"),
+            waits(".node.broker text", "web"),
+            clicks("td button", "B"),
+            waits("aside dd", "interior"),
+            {"do": "run", "code": "document.querySelectorAll('.node.troubled').length"},
+        )
+        assert (found[2], found[-1]) == ("2", 0)
 
 
 def test_a_chart_of_a_rate(console: Console) -> None:

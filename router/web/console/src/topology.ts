@@ -34,6 +34,7 @@ export interface Seen {
     costs: ReadonlyMap<string, number>; // to other routers, as it reckons
 }
 
+const OWN_RATE = 2; // messages a second: what this page itself makes flow
 const MOST_GROUPS = 30; // of clients of one router: a graph of thousands shows nothing
 const MOST_BROKERS = 60; // of one router
 
@@ -62,7 +63,7 @@ export function graph(own: string, nodes: readonly Row[], seen: readonly Seen[])
             drawn.add(`${a}\n${b}`);
             const cost = seen.find((each) => each.id === a)?.costs.get(b) ?? seen.find((each) => each.id === b)?.costs.get(a);
             const rate = (id: string): number => seen.find((each) => each.id === id)?.rates.get('deliveriesTransit') ?? 0;
-            found.edges.push({ from: `router ${a}`, to: `router ${b}`, label: cost ? `cost ${cost}` : '', isBusy: rate(a) + rate(b) > 0 });
+            found.edges.push({ from: `router ${a}`, to: `router ${b}`, label: cost ? `cost ${cost}` : '', isBusy: rate(a) + rate(b) > OWN_RATE });
         }
     }
     for (const each of seen) peers(each, found, ids);

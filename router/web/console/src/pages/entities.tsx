@@ -116,9 +116,8 @@ function Details({ session, type, identity, close, changed }: { session: Session
             {found && mode !== 'change' && (
                 <>
                     <p class="tools">
-                        {type.operations.includes('UPDATE') && <button type="button" onClick={() => setMode('change')}>Change …</button>}
+                        {(type.operations.includes('UPDATE') || type.name === 'connection') && <button type="button" onClick={() => setMode('change')}>{type.name === 'connection' ? 'Close or trace …' : 'Change …'}</button>}
                         {type.operations.includes('DELETE') && <button type="button" onClick={() => setMode('delete')}>Delete …</button>}
-                        {type.name === 'connection' && <button type="button" onClick={() => setMode('change')}>Close it …</button>}
                     </p>
                     {mode === 'delete' && (
                         <div class="confirm" role="alertdialog" aria-label="Confirm">
