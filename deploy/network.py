@@ -2,7 +2,8 @@
 
 The configurations are those of policies/network, copied into the ignored folder .run/network, where they may be edited;
 a second run keeps them, and the certificates. The key of the certificate authority never touches the disk: it signs a
-certificate for each router, for the client `demo` and for the operator, and is forgotten.
+certificate for each router, for the client `demo` and for the operator, and is forgotten. The operator has a password
+as well, for the web console of router A; only its hash is kept.
 """
 
 import argparse
@@ -24,6 +25,9 @@ from quickstart import (
     PORT_LINE,
     ROOT,
     QuickstartError,
+    console_url,
+    introduce_console,
+    make_users,
     own_terminal,
     refuse_expired,
     shown,
@@ -55,6 +59,22 @@ def make_certificates(tls: Path) -> None:
     write_new(tls / "ca.crt", pem(authority.certificate), 0o644)
     for holder in holders:
         write_pair(tls, holder, authority, holder, hosts=() if holder in CLIENTS else HERE)
+
+
+SASL_CONFIGURATION = """\
+pwcheck_method: auxprop
+auxprop_plugin: userfile
+userfile_path: users
+mech_list: EXTERNAL PLAIN
+"""
+
+
+def make_operator(run: Path) -> None:
+    """Create the user `operator`, if it is not there yet. Errors: QuickstartError."""
+    (run / "sasl").mkdir(mode=0o700, exist_ok=True)
+    if not (run / "sasl" / "qdrouterd.conf").exists():
+        write_new(run / "sasl" / "qdrouterd.conf", SASL_CONFIGURATION.encode())
+    make_users(run / "sasl" / "users", run / "passwords", ("operator",))
 
 
 def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
@@ -177,6 +197,9 @@ def introduce(run: Path, ports: dict[str, int]) -> None:
     print(f"  cd {shlex.quote(str(ROOT))}")
     for what, command in commands(run, ports):
         print(f"\n  # {what}\n  {command}")
+    if url := console_url(run / "A.conf"):
+        introduce_console(url, f"{shown(run)}/tls/ca.crt", "operator")
+        print(f"  The operator's password is in {shown(run)}/passwords/operator, which only you may read.")
     print(f"\nCtrl-C stops the routers. Configurations, policy, logs and records stay in {shown(run)}\n", flush=True)
 
 
@@ -197,6 +220,7 @@ def main() -> int:
             make_certificates(run / "tls")
             routers = (*INTERIORS, *EDGES)
             copy_examples(run, routers)
+            make_operator(run)
             if options.port:
                 move_ports(run, routers, options.port)
             ports = client_ports(run, routers)

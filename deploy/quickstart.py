@@ -30,12 +30,16 @@ from auth.verifiers.files import UserFile, UserFileError, set_user
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 DEFAULT_PORT = 5671
-# The second listener: PORT takes user names and passwords, PORT + 2 takes client certificates as well.
+# Of the listeners PORT takes user names and passwords, PORT + 2 client certificates as well, PORT + 3 speaks HTTP.
 CERTIFICATE_PORT_OFFSET = 2
+CONSOLE_PORT_OFFSET = 3
 CERTIFICATE_DAYS = 397
 HERE = ("localhost", "127.0.0.1", "::1")
 USERS = ("operator", "alice")
 PASSWORD_BYTES = 18
+CONSOLE_LISTENER = re.compile(r"^listener \{\n\s*name: console\n[^}]*?^\s*port:\s*(\d+)", re.MULTILINE)
+# Built by `make console`; the router serves them.
+CONSOLE_FILES = ROOT / "router" / "web" / "console" / "dist" / "index.html"
 PORT_LINE = re.compile(r"^(\s*port:\s*)(\d+)", re.MULTILINE)
 
 CONFIGURATION = """\
@@ -85,6 +89,20 @@ listener {{
     requireSsl: yes
     authenticatePeer: yes
     saslMechanisms: EXTERNAL PLAIN
+    initialHandshakeTimeoutSeconds: 10
+}}
+
+# The web console: https on this port. A client certificate is not asked for, since browsers have none.
+listener {{
+    name: console
+    host: 127.0.0.1
+    port: {console_port}
+    http: yes
+    sslProfile: quickstart-tls
+    requireSsl: yes
+    authenticatePeer: no
+    saslMechanisms: PLAIN
+    metricsAuth: basic
     initialHandshakeTimeoutSeconds: 10
 }}
 """
@@ -140,13 +158,17 @@ def refuse_expired(tls: Path) -> None:
             raise QuickstartError(f"{path} expired on {until:%Y-%m-%d}. Renew all three: rm -r {tls}")
 
 
-def make_users(run: Path) -> None:
-    """Create the users that are missing, or of whom no password is kept, each with its file of a password."""
-    path, folder = run / "users", run / "passwords"
+def make_users(path: Path, folder: Path, names: tuple[str, ...]) -> None:
+    """Create the users that are missing, or of whom no password is kept, each with its file of a password.
+
+    path    the file of users
+    folder  of the passwords, one file each
+    Errors  QuickstartError
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     try:
         present = UserFile.load(str(path)).users if path.exists() else ()
-        for name in USERS:
+        for name in names:
             if name in present and (folder / name).exists():
                 continue
             password = secrets.token_urlsafe(PASSWORD_BYTES)
@@ -172,19 +194,35 @@ def make_configuration(run: Path, port: int | None) -> int:
     path = run / "qdrouterd.conf"
     if not path.exists():
         port = port or DEFAULT_PORT
-        filled = CONFIGURATION.format(run=run, port=port, certificate_port=port + CERTIFICATE_PORT_OFFSET)
-        write_new(path, filled.encode())
+        others = {"certificate_port": port + CERTIFICATE_PORT_OFFSET, "console_port": port + CONSOLE_PORT_OFFSET}
+        write_new(path, CONFIGURATION.format(run=run, port=port, **others).encode())
     elif port:
-        ports = iter((port, port + CERTIFICATE_PORT_OFFSET))
-        path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{next(ports, line[2])}", path.read_text()))
+        text = path.read_text()
+        offsets = (0, CERTIFICATE_PORT_OFFSET, *([CONSOLE_PORT_OFFSET] if CONSOLE_LISTENER.search(text) else []))
+        ports = iter([port + offset for offset in offsets])
+        path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{next(ports, line[2])}", text))
     found = PORT_LINE.findall(path.read_text())
     if len(found) < 2:
         raise QuickstartError(f"{path} no longer has two listeners with ports. Start it yourself, or delete it.")
     return int(found[0][1])
 
 
-def refuse_used_ports(port: int) -> None:
-    for number in (port, port + CERTIFICATE_PORT_OFFSET):
+def console_url(configuration: Path) -> str | None:
+    """None: the configuration has no listener for the console."""
+    found = CONSOLE_LISTENER.search(configuration.read_text())
+    return f"https://127.0.0.1:{found[1]}/" if found else None
+
+
+def introduce_console(url: str, authority: str, user: str) -> None:
+    if CONSOLE_FILES.is_file():
+        print(f"\n  The web console: {url} for {user}. Its certificate is of {authority}, which browsers do not know")
+    else:
+        print(f"\n  There is no web console, since npm is missing: {url} says how to get it")
+
+
+def refuse_used_ports(run: Path, port: int) -> None:
+    console = console_url(run / "qdrouterd.conf")
+    for number in (port, port + CERTIFICATE_PORT_OFFSET, *([int(console[:-1].rpartition(":")[2])] if console else [])):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -235,6 +273,8 @@ def introduce(run: Path, port: int) -> None:
     print(f"\n  The passwords of {' and '.join(USERS)} are in {shown(run)}/passwords, which only you may read.")
     for what, command in commands(run, port):
         print(f"\n  # {what}\n  {command}")
+    if url := console_url(run / "qdrouterd.conf"):
+        introduce_console(url, f"{shown(run)}/tls/ca.crt", "operator")
     print(
         f"\nCtrl-C stops the router. Configuration, users, policy and audit records stay in {shown(run)}\n", flush=True
     )
@@ -294,8 +334,8 @@ def main() -> int:
     try:
         make_certificates(run / "tls")
         port = make_configuration(run, options.port)
-        refuse_used_ports(port)
-        make_users(run)
+        refuse_used_ports(run, port)
+        make_users(run / "users", run / "passwords", USERS)
         introduce(run, port)
     except QuickstartError as error:
         print(error, file=sys.stderr)

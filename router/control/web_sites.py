@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _OF_WEB: Final = {"websockets": True, "healthz": True, "metrics": True, "metricsAuth": "off", "httpOrigins": None}
 
 
+# The console's built files; there are none where it was installed without npm.
+CONSOLE: Final = Path(__file__).parent.parent / "web" / "console" / "dist"
+
+
 def is_of_web(attributes: Mapping[str, Any]) -> bool:
     """Does the listener speak HTTP?"""
     return bool(attributes.get("http") or attributes.get("httpRootDir"))
@@ -75,11 +79,12 @@ class WebSites:
         root = attributes.get("httpRootDir")
         if root and not Path(root).is_dir():
             self._warn(f"{user}: httpRootDir {root} is no folder: every file of it is missing until it is one")
+        served = root or (CONSOLE if (CONSOLE / "index.html").is_file() else None)
         if self._pulse is None:
             self._pulse = WebPulse(self._router, self._rows, self._extra)
         return Site(
             pulse=self._pulse,
-            files=WebFiles(str(root)) if root else None,
+            files=WebFiles(str(served)) if served else None,
             has_websockets=bool(attributes["websockets"]),
             has_healthz=bool(attributes["healthz"]),
             has_metrics=bool(attributes["metrics"]),

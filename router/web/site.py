@@ -17,8 +17,12 @@ _PAGE: Final = b"""<!DOCTYPE html>
 <head><meta charset="utf-8"><title>Palisade Router</title></head>
 <body>
 <h1>Palisade Router</h1>
-<p>This version has no console. Set <code>httpRootDir</code> on the listener to serve files of your own here.
-AMQP is spoken over WebSocket at any path, with the sub-protocol <code>amqp</code>.</p>
+<p>The web console was not built when this router was installed. It is made by npm (Debian: <code>apt-get install
+nodejs npm</code>), once, in a checkout of the sources:</p>
+<pre>make console</pre>
+<p>Then start the router from that checkout, or build and install its wheel. Everything else works without the console.
+AMQP is spoken here over WebSocket, at any path, with the sub-protocol <code>amqp</code>. The listener's
+<code>httpRootDir</code> serves files of your own in this place.</p>
 </body>
 </html>
 """
@@ -26,7 +30,7 @@ _INDEX_PAGE: Final = Answer(status=200, headers=(("content-type", "text/html; ch
 
 
 class Files(Protocol):
-    """The files below the folder of a listener."""
+    """The files below one folder."""
 
     def answer(self, names: tuple[str, ...], request: Request, respond: Respond, /) -> None: ...
 
@@ -46,7 +50,7 @@ class Pulse(Protocol):
 class Site:
     """The settings of one HTTP listener, and what it serves.
 
-    files    None: httpRootDir is not set
+    files    of httpRootDir or of the console; None: there are neither
     origins  of web pages that may open a WebSocket, besides those of the same host and port
     """
 

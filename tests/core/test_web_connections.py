@@ -75,7 +75,7 @@ def test_the_page_at_the_root_says_that_there_is_no_console(net: Net) -> None:
     peer = WebPeer(net, site())
     response = peer.get("/")
     assert response.status == 200
-    assert b"no console" in response.body
+    assert b"console was not built" in response.body
     assert peer.get("/other").status == 404
 
 

@@ -7,8 +7,10 @@ import pty
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +102,7 @@ def running(python: Path, folder: Path, output: Path, port: int | None = None) -
 @pytest.fixture(scope="module")
 def quickstart(router_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
     home = tmp_path_factory.mktemp("quickstart")
-    with running(router_python, home / "run", home / "output", free_ports(3)) as started:
+    with running(router_python, home / "run", home / "output", free_ports(4)) as started:
         yield started
 
 
@@ -113,6 +115,17 @@ def assert_exchanged(result: subprocess.CompletedProcess[str]) -> None:
         "5 messages to orders.new accepted",
         *(f"message {number}" for number in range(1, 6)),
     ]
+
+
+def test_the_console_is_at_the_address_that_is_printed(quickstart: Quickstart) -> None:
+    """`make run` had no HTTP listener. Without npm a page in its place says how to get the console."""
+    found = re.search(r"web console.* (https://127\.0\.0\.1:\d+/) ", quickstart.text())
+    assert found is not None, quickstart.text()
+    context = ssl.create_default_context(cafile=str(quickstart.folder / "tls" / "ca.crt"))
+    with urllib.request.urlopen(found[1], context=context, timeout=START_TIMEOUT_S) as response:
+        assert b"<title>Palisade Router</title>" in response.read()
+        assert "script-src" not in response.headers["content-security-policy"]
+        assert "unsafe-inline" not in response.headers["content-security-policy"]
 
 
 def test_alice_sends_and_receives(quickstart: Quickstart) -> None:
@@ -179,7 +192,7 @@ def test_a_second_run_keeps_what_is_there(router_python: Path, tmp_path: Path) -
     def kept() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.parent.name != "audit"}
 
-    with running(router_python, folder, tmp_path / "first", free_ports(3)) as first:
+    with running(router_python, folder, tmp_path / "first", free_ports(4)) as first:
         before = kept()
     with running(router_python, folder, tmp_path / "second") as second:
         assert kept() == before
@@ -198,10 +211,10 @@ def test_users_of_an_older_quick_start_get_a_password_that_is_kept(router_python
 
 def test_another_port_is_put_into_an_existing_configuration(router_python: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    with running(router_python, folder, tmp_path / "first", free_ports(3)):
+    with running(router_python, folder, tmp_path / "first", free_ports(4)):
         edited = (folder / "qdrouterd.conf").read_text() + "# mine\n"
         (folder / "qdrouterd.conf").write_text(edited)
-    port = free_ports(3)
+    port = free_ports(4)
     with running(router_python, folder, tmp_path / "second", port) as second:
         assert second.port == port
         assert "# mine" in (folder / "qdrouterd.conf").read_text()
@@ -223,7 +236,7 @@ def test_a_used_port_is_named_before_anything_is_shown(router_python: Path, tmp_
 
 def test_ctrl_c_stops_make_with_status_0(router_python: Path, tmp_path: Path) -> None:
     """On a real terminal: Ctrl-C goes to its foreground process group, and make reports an interrupt as an error."""
-    port, output = free_ports(3), tmp_path / "output"
+    port, output = free_ports(4), tmp_path / "output"
     recipe = f"{router_python} deploy/quickstart.py --folder {tmp_path / 'run'} --port {port} > {output} 2>&1"
     (tmp_path / "Makefile").write_text(f"run:\n\t@{recipe}\n")
     pid, terminal = pty.fork()

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from wheels import copy_of_checkout, pip
+from wheels import CONSOLE, copy_of_checkout, pip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROTON = "python-qpid-proton"
@@ -17,9 +17,15 @@ BARE_PROTON_CACHE = Path(sys.prefix, "bare-proton")
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our wheel, built from what git has or would take, so that no ignored file can slip in or be needed."""
+    """Our wheel, built from what git has or would take, so that no ignored file can slip in or be needed.
+
+    The files of CONSOLE stand for those that `make console` builds.
+    """
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     copy_of_checkout(source)
+    for name in CONSOLE:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("built")
     pip("wheel", "-q", "--no-deps", "--wheel-dir", built, source)
     (found,) = built.glob("palisade_router-*.whl")
     return found

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wheels import copy_of_checkout, pip
+from wheels import CONSOLE, copy_of_checkout, pip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
@@ -40,6 +40,11 @@ def test_wheel_holds_the_packages_and_their_data_and_nothing_else(wheel: Path) -
     assert data
     assert {str(path.relative_to(ROOT)) for path in data} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_the_console_is_in_the_wheel_where_it_was_built(wheel: Path) -> None:
+    """Its built files, and no source of them."""
+    assert {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("router/web/console")} == CONSOLE
 
 
 def test_modules_of_the_router_we_replace_are_at_the_top_level(wheel: Path, installed: Path, tmp_path: Path) -> None:

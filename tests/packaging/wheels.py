@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+CONSOLE = frozenset(f"router/web/console/dist/{name}" for name in ("index.html", "assets/app.js", "assets/app.js.br"))
 
 
 def pip(*arguments: str | Path, python: Path | None = None, environment: dict[str, str] | None = None) -> None:
