@@ -115,8 +115,10 @@ def test_the_operator_sees_the_ring(network: ExampleNetwork) -> None:
 
 def test_the_example_is_free_of_mistakes(network: ExampleNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    for folder in (ROOT / "policies" / "network", network.folder):
-        assert qdpolicy(["lint", "--fleet", str(folder), "--fail-level", "note"]) == 0
+    lint = ("lint", "--fleet", "--fail-level", "note")
+    assert qdpolicy([*lint, str(network.folder)]) == 0
+    # The file of users is made with the network.
+    assert qdpolicy([*lint, str(ROOT / "policies" / "network"), "--ignore", "PAL166"]) == 0
 
 
 def test_the_client_may_not_join_as_a_router(network: ExampleNetwork) -> None:
