@@ -95,7 +95,10 @@ class Arrivals:
         for descriptor, _ in self._selector.poll(0, AT_ONCE):
             if (member := self._members.get(descriptor)) is not None:
                 self._ready.add(member.host, member)
-        self._go_on_soon()
+        if len(self._ready) == 1 and self._pass is None:
+            self._serve()  # one alone: another pass of the loop would cost as much again
+        else:
+            self._go_on_soon()
 
     def _go_on_soon(self) -> None:
         if self._pass is None and self._ready:

@@ -76,6 +76,12 @@ def test_who_has_more_to_do_waits_for_its_next_turn() -> None:
     assert served == list("ababab")
 
 
+def test_one_alone_is_served_in_the_pass_that_sees_it() -> None:
+    """Every read of a login took two passes of the loop."""
+    alone, two = ("".join(play(hosts, 20, seconds=1.0)) for hosts in ("a", "ab"))
+    assert alone.index("a") < two.index("a")
+
+
 def test_asking_for_many_takes_the_time_of_serving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside 2,500 headers at once a pass that asked for 128 sockets lasted for two turns: it has one for both."""
     now = 0.0
