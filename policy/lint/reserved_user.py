@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from policy.addressing.lists import is_reserved
 from policy.lint.findings import About, Confidence, Family, Finding, Level, PolicyText
 
-ID = "PAL167"
+ID = "PAL169"
 TITLE = "user name that is reserved"
 FAMILY = Family.CORRECTNESS
 

@@ -137,7 +137,7 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
         ({"g": {"users": "a, b.a", "remoteHosts": "127.0.0.1", "sourcePattern": "#/${user}"}}, {"PAL081"}),
         ({"g": {"users": "a, a.b", "remoteHosts": "127.0.0.1", "sourcePattern": "#/${user}"}}, set()),
         ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sourcePattern": "#.${user:escaped}"}}, {"PAL055"}),
-        ({"g": {"users": "a, _local", "remoteHosts": "127.0.0.1", "sources": "x"}}, {"PAL167"}),
+        ({"g": {"users": "a, _local", "remoteHosts": "127.0.0.1", "sources": "x"}}, {"PAL169"}),
         ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "sources": "${user}.in, in.${user}"}}, set()),
         ({"g": {"users": "*", "remoteHosts": "127.0.0.1", "targetPattern": "${user}/in, in/${user}, x/#"}}, set()),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targets": "${user}.*"}}, set()),
