@@ -112,7 +112,7 @@ def test_what_is_left_out_is_a_warning(name: str, tmp_path: Path, capsys: pytest
     path.write_text(text)
     status, texts = checked(path, capsys)
     assert status == 0
-    assert re.search("ignoring|Error performing CREATE", texts)
+    assert re.search(r"ignoring|Error performing CREATE of .*r\.conf:\d+\)$", texts, re.MULTILINE), texts
     assert (line, "warning", "PAL151") in found_by_lint(path, capsys)[1]
 
 
