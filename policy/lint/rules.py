@@ -37,8 +37,10 @@ from policy.lint import (
     extension,
     few_sessions,
     groups_without_users,
+    half_tls,
     hidden_waypoint,
     host_names,
+    host_of_another_kind,
     idle_denial,
     idle_group,
     idle_reply_window,
@@ -240,6 +242,8 @@ RULES: tuple[LintRule, ...] = (
     repeated_attribute,
     accounts_locked,
     sasl_configuration,
+    half_tls,
+    host_of_another_kind,
     reserved_user,
 )
 

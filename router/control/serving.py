@@ -57,6 +57,8 @@ def check(configuration: Configuration, schema: Schema, logs: Logs, *, version: 
             configuration, schema, logs, version=version, is_auth_service=is_auth_service, is_check=True
         )
         await application.start()
+        for text in application.passed_over:
+            logs.write("AGENT", "error", text)
         made_listeners(application)
         await application.stop()
 

@@ -112,7 +112,7 @@ def test_what_is_left_out_is_a_warning(name: str, tmp_path: Path, capsys: pytest
     path.write_text(text)
     status, texts = checked(path, capsys)
     assert status == 0
-    assert re.search("ignoring|Error performing CREATE", texts)
+    assert re.search(r"ignoring|Error performing CREATE of .*r\.conf:\d+\)$", texts, re.MULTILINE), texts
     assert (line, "warning", "PAL151") in found_by_lint(path, capsys)[1]
 
 
@@ -255,6 +255,26 @@ def test_the_start_refuses_what_the_check_refuses(name: str, tmp_path: Path) -> 
     reason = started.err.splitlines()[-1].partition(": ")[2]
     assert f"error: {reason}" in asked.err.splitlines()
     assert len(started.err.splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_the_start_and_the_check_agree_on_mutated_configurations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every tenth of the 200, started for real: it runs where the check says so, and else ends with status 1."""
+    for number, text in enumerate(list(mutations())[::10]):
+        path = tmp_path / f"{number}.conf"
+        path.write_text(text)
+        status, texts = checked(path, capsys)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        router = start(folder, text)
+        try:
+            # Operational is said before ports are opened, which the check does not do.
+            said = router.wait_for_log(r"MAIN \(critical\)|SERVER \(notice\) Operational")[0]
+        finally:
+            router.end()
+        assert ("critical" in said) == (status == 1), (text, texts, said)
 
 
 @pytest.mark.parametrize("kind", ["certFile", "privateKeyFile", "other key", "password"])
