@@ -60,6 +60,7 @@ class Hosting:
     own         link routes that the peer made for the connection, by identity
     unanswered  how many of them the peer has to answer
     is_gone     the connection is gone: no link goes on here any more
+    overruns    as of its sessions
     """
 
     def __init__(self, links: PeerLinks) -> None:
@@ -67,7 +68,7 @@ class Hosting:
         self.routed: dict[Onward, None] = {}
         self.own: dict[str, OwnRoute] = {}
         self.unanswered = 0
-        self.is_gone = False
+        self.is_gone = self.overruns = False
         self._peers = links
         self._lanes: Lanes | None = None  # for the links that the router attaches for others; None: there are none
         self._waiting: deque[_Waiting] = deque()  # for the answer to a Begin
@@ -149,6 +150,7 @@ class Hosting:
         size = self._peers.terms.session_bytes
         session = self._peers.engine.begin_session(self, incoming_capacity_bytes=size)
         session.grows = size == DEFAULT_SESSION_BYTES
+        session.overruns = self.overruns
         return session
 
     def with_session(

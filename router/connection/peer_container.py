@@ -60,6 +60,7 @@ class ContainerPeer(Peer):
         said = remote.properties
         is_rabbitmq_3 = said.get("product") == "RabbitMQ" and str(said.get("version", "")).startswith("3.")
         self.attachment.can_drain = not is_rabbitmq_3
+        self.hosting.overruns = str(said.get("product", "")).startswith("Apache Qpid Broker-J")
         places = [Place(kind="container", text=remote.container_id)]
         if self.terms.name and not self.terms.name.startswith(_MADE_UP_NAMES):
             places.append(Place(kind="connection", text=self.terms.name))

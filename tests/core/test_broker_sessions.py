@@ -5,6 +5,7 @@ Source: docs/spec/routing.md §14, §15.3; its fault was that a limit of the pee
 
 from typing import Any
 
+import proton
 import pytest
 from memory_net import ACCEPTED, Client, Net, broker, sender_of
 from test_auto_links import auto_link, status
@@ -127,6 +128,34 @@ def test_nothing_is_said_of_a_link_that_the_container_has_not_answered(monkeypat
     assert len(attached) == 2
     flows = [frame for frame in container.frames("flow") if frame.channel in attached]
     assert all(flow[4] is None for flow in flows)
+
+
+@pytest.mark.parametrize("product", ["Apache Qpid Broker-J Core", "another"])
+def test_the_windows_of_a_broker_that_overruns_them_grow(product: str) -> None:
+    """Broker-J looks at the window as it begins a message, and sends all of that: its connection was closed for it."""
+    size, count = 1_000_000, 30
+    net = Net(limits=Limits())
+    link_routes(net)
+    container = net.client("broker", role="route-container", opens=False)
+    container.connection.properties = {proton.symbol("product"): product}
+    container.open()
+    net.pump()
+    client = net.client()
+    session = client.connection.session()
+    session.incoming_capacity = 64 * 1024
+    session.open()
+    receiver = client.receiver("q.stalled", session=session, credit=count)
+    del client.ends[receiver.link]
+    net.pump()
+    giving = sender_of(container)
+    for _ in range(count):
+        giving.send(bytes(size))
+    net.pump()
+    unsent = giving.link.session.outgoing_bytes
+    assert unsent == 0 if product.startswith("Apache") else unsent > 15 * size
+    held = net.peer(client).attachment.account.held
+    assert held < Limits().connection
+    net.no_errors()
 
 
 def test_a_stalled_address_of_an_auto_link_stops_no_other() -> None:

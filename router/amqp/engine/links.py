@@ -171,12 +171,13 @@ class Session:
     account       pays for what has come and is not taken
     window        bytes that may come before they are read
     grows         unless some links take nothing: then more may come for the others
+    overruns      the peer looks at the window as it begins a message, then sends all of it: the window grows in time
     pointer       proton's session; GONE once that is released
     """
 
     __slots__ = (
         "account", "awaits_begin", "channel", "engine", "grows", "incoming", "is_closing", "is_congested", "is_counted",
-        "is_ended", "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "stays", "told",
+        "is_ended", "is_watched", "lost", "on_answer", "outgoing", "overruns", "owner", "pointer", "stays", "told",
         "untaken", "window", "wires",
     )  # fmt: skip
 
@@ -202,7 +203,7 @@ class Session:
         self.account = engine.account
         self.account.charge(SESSION_BYTES)
         self.window = 0
-        self.grows = False
+        self.grows = self.overruns = False
         self.told = 0, 0  # bytes that had come, and deliveries, when the window was last told while some are not taken
 
     def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
@@ -271,7 +272,8 @@ class Session:
 
     def limit_window(self, capacity_bytes: int) -> None:
         """The peer may send so much before it is read, or one frame. It is told with the next flush."""
-        self.window = max(capacity_bytes, lib.pn_transport_get_max_frame(self.engine.transport))
+        least = _MORE_BYTES if self.overruns else lib.pn_transport_get_max_frame(self.engine.transport)
+        self.window = max(capacity_bytes, least)
         lib.pn_session_set_incoming_capacity(self.pointer, self.window)
 
     def tell_window(self, capacity_bytes: int) -> None:
@@ -290,10 +292,15 @@ class Session:
         which it is told a number now and then; proton tells it as messages are taken.
         """
         come, untaken = _incoming(self.pointer), self.untaken
+        has_little = lib.pn_session_get_incoming_capacity(self.pointer) - come < _MORE_BYTES
+        if self.overruns:
+            if has_little and self.account.may_keep_more():
+                self._let_come(_MORE_BYTES)
+            return
         more, more_untaken = come - self.told[0], untaken - self.told[1]
         if not self.grows or len(self.wires) < 2 or not (more or more_untaken):
             return
-        if lib.pn_session_get_incoming_capacity(self.pointer) - come < _MORE_BYTES:
+        if has_little:
             if not self.account.may_keep_more() or not self._has_whole_messages_waiting():
                 return
             self._let_come(_MORE_BYTES)
