@@ -248,6 +248,13 @@ def test_figures_are_those_of_qdstat(console: Console) -> None:
     }
 
 
+def test_what_is_refused_is_asked_once(console: Console) -> None:
+    """The console asked for types that the router does not use, every three seconds: an error in its log each time."""
+    mark = console.daemon.mark()
+    console.browse(*log_in(console.url("web"), "ops", "right"), waits("[data-figure='Messages in']", "/s"))
+    assert len(console.daemon.log("No such entity type 'shadowPolicy'", since=mark)) == 1
+
+
 def test_a_hostile_container_id_stays_text(console: Console, hostile_client: ManagementClient) -> None:
     """Attack: a script stored in the router by who opens a connection, which runs in the browser of an operator."""
     found = console.browse(
