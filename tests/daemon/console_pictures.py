@@ -51,7 +51,8 @@ BAN = "ban {\n name: thief\n remoteHost: 203.0.113.9\n reason: too many logins\n
 @contextmanager
 def example(folder: Path) -> Iterator[Daemon]:
     """A network with traffic; the router that serves the console."""
-    with ExitStack() as ending, router_network(folder, "A", "B", "C") as network:
+    with ExitStack() as ending:
+        network = ending.enter_context(router_network(folder, "A", "B", "C"))
         brokers = [
             start(made(folder / name), f"router {{\n id: artemis\n}}\n{CLIENT_LISTENER}") for name in ("b1", "b2")
         ]

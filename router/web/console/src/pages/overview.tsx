@@ -77,7 +77,7 @@ export function OverviewPage({ session }: PageProps) {
                     <dt>Id</dt><dd>{text(router['id'])}</dd>
                     <dt>Mode</dt><dd>{text(router['mode'])}</dd>
                     <dt>Version</dt><dd>{text(router['version'])}</dd>
-                    <dt>Host</dt><dd>{text(router['hostName'])}</dd>
+                    {router['hostName'] && <><dt>Host</dt><dd>{text(router['hostName'])}</dd></>}
                     <dt>Up for</dt><dd>{duration(numeric(router['uptimeSeconds']))}</dd>
                     <dt>Memory</dt><dd>{bytes(numeric(router['memoryUsage']))}</dd>
                     <dt>File descriptors</dt><dd>{count('fileDescriptorCount')} of {count('fileDescriptorLimit')}</dd>
