@@ -14,6 +14,12 @@ describe('the graph', () => {
         const found = graph('A', [{ id: 'A', linkState: ['B'] }, { id: 'B', linkState: ['A'] }], [seen('A', [])]);
         expect(found.edges).toEqual([{ from: 'router A', to: 'router B', label: 'cost 7', isBusy: false }]);
     });
+    it('moves the edge between two routers that both have work', () => {
+        const busy = (id: string, rates: [string, number][]): Seen => ({ ...seen(id, []), rates: new Map(rates) });
+        const routers = ['A', 'B', 'C'].map((id) => ({ id, linkState: ['A', 'B', 'C'].filter((each) => each !== id) }));
+        const found = graph('A', routers, [busy('A', [['deliveriesTransit', 40]]), busy('B', [['deliveriesEgress', 40]]), busy('C', [])]);
+        expect(found.edges.filter((each) => each.isBusy)).toMatchObject([{ from: 'router A', to: 'router B' }]);
+    });
     it('groups clients by container and user', () => {
         const connections = Array.from({ length: 3000 }, (_, at) => ({ identity: String(at), container: `shop-${at}`, role: 'normal', user: at % 2 ? 'ann' : 'ben' }));
         const found = graph('A', [], [seen('A', connections)]);
