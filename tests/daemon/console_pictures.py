@@ -22,8 +22,7 @@ sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "daemon"), str(TESTS 
 from daemon_process import ROOT, Daemon, eventually, start  # noqa: E402
 from joined_routers import router_network  # noqa: E402
 from proton import Message, Timeout  # noqa: E402
-from proton.reactor import AtMostOnce  # noqa: E402
-from proton.utils import BlockingConnection  # noqa: E402
+from proton.utils import BlockingConnection, SendException  # noqa: E402
 
 DRIVER = ROOT / "router" / "web" / "console" / "tests" / "browser.mjs"
 WIDTHS = {390: 844, 1440: 900, 2560: 1440}
@@ -51,7 +50,8 @@ BAN = "ban {\n name: thief\n remoteHost: 203.0.113.9\n reason: too many logins\n
 @contextmanager
 def example(folder: Path) -> Iterator[Daemon]:
     """A network with traffic; the router that serves the console."""
-    with ExitStack() as ending, router_network(folder, "A", "B", "C") as network:
+    with ExitStack() as ending:
+        network = ending.enter_context(router_network(folder, "A", "B", "C"))
         brokers = [
             start(made(folder / name), f"router {{\n id: artemis\n}}\n{CLIENT_LISTENER}") for name in ("b1", "b2")
         ]
@@ -81,9 +81,10 @@ def example(folder: Path) -> Iterator[Daemon]:
                 connections.append(connection)
                 ending.callback(connection.close)
         stopping = threading.Event()
-        sending = threading.Thread(target=keep_sending, args=(connections[0], connections[1], stopping))
-        sending.start()
-        ending.callback(sending.join)
+        for work, connection in ((keep_receiving, connections[1]), (keep_sending, connections[0])):
+            thread = threading.Thread(target=work, args=(connection, stopping))
+            thread.start()
+            ending.callback(thread.join)
         ending.callback(stopping.set)
         yield router
 
@@ -93,12 +94,17 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def keep_sending(one: BlockingConnection, other: BlockingConnection, stopping: threading.Event) -> None:
-    receiver = other.create_receiver("orders.new", credit=100)
-    sender = one.create_sender("orders.new", options=AtMostOnce())
+def keep_sending(connection: BlockingConnection, stopping: threading.Event) -> None:
+    sender = connection.create_sender("orders.new")
     while not stopping.wait(PERIOD_S):
-        sender.send(Message(body="x"))
-        with contextlib.suppress(Timeout):  # until the other router knows the receiver
+        with contextlib.suppress(SendException):  # until the other router knows the receiver
+            sender.send(Message(body="x"))
+
+
+def keep_receiving(connection: BlockingConnection, stopping: threading.Event) -> None:
+    receiver = connection.create_receiver("orders.new", credit=100)
+    while not stopping.is_set():
+        with contextlib.suppress(Timeout):
             receiver.receive(timeout=1)
             receiver.accept()
 

@@ -5,6 +5,7 @@ The console is built by `make console`, which `make test` does.
 
 import gzip
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -248,6 +249,13 @@ def test_figures_are_those_of_qdstat(console: Console) -> None:
     }
 
 
+def test_what_is_refused_is_asked_once(console: Console) -> None:
+    """The console asked for types that the router does not use, every three seconds: an error in its log each time."""
+    mark = console.daemon.mark()
+    console.browse(*log_in(console.url("web"), "ops", "right"), waits("[data-figure='Messages in']", "/s"))
+    assert len(console.daemon.log("No such entity type 'shadowPolicy'", since=mark)) == 1
+
+
 def test_a_hostile_container_id_stays_text(console: Console, hostile_client: ManagementClient) -> None:
     """Attack: a script stored in the router by who opens a connection, which runs in the browser of an operator."""
     found = console.browse(
@@ -263,6 +271,27 @@ def test_a_hostile_container_id_stays_text(console: Console, hostile_client: Man
     )
     assert (found[8], found[11]) == (0, 0)
     assert "owned" not in found[12]
+
+
+EXPORTED = """new Promise((done) => {
+    const make = URL.createObjectURL;
+    URL.createObjectURL = (blob) => { blob.text().then(done); return make.call(URL, blob); };
+    [...document.querySelectorAll(".tools button")].find((each) => each.textContent === "Export CSV").click();
+})"""
+
+
+def test_a_spreadsheet_gets_no_formula(console: Console, hostile_client: ManagementClient) -> None:
+    """Attack: a container id that a spreadsheet computes, in the rows that an operator exports."""
+    text = console.browse(
+        *log_in(console.url("web"), "ops", "right"),
+        waits("h1", "Overview"),
+        shows("#/entities/connection"),
+        waits("td", HOSTILE),
+        {"do": "run", "code": EXPORTED},
+    )[-1]
+    quoted = HOSTILE.replace('"', '""')
+    assert f'"\'{quoted}"' in text
+    assert not re.search(r'(^|[,"])=', text, re.MULTILINE)
 
 
 def test_an_entity_is_made_changed_and_deleted(console: Console) -> None:

@@ -36,6 +36,25 @@ function schema(): Plugin {
     };
 }
 
+/** Writes licences.txt: those of the packages whose code is in the bundle, which want to go with it. */
+function licences(): Plugin {
+    return {
+        name: 'licences',
+        apply: 'build',
+        generateBundle(_, bundle) {
+            const modules = Object.values(bundle).flatMap((each) => (each.type === 'chunk' ? each.moduleIds : []));
+            const packages = new Set(modules.flatMap((id) => /^\0?(.*\/node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []));
+            const texts = [...packages].sort().map((folder) => {
+                const name = folder.slice(folder.lastIndexOf('node_modules/') + 13);
+                const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
+                if (file === undefined) throw new Error(`${name} has no licence`);
+                return `${name}\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
+            });
+            this.emitFile({ type: 'asset', fileName: 'licences.txt', source: texts.join('\n----\n\n') });
+        },
+    };
+}
+
 /** Writes what the router sends to browsers that take it: name.br and name.gz beside each text. */
 function precompressed(): Plugin {
     let folder = '';
@@ -70,6 +89,6 @@ export default defineConfig({
         outDir: fileURLToPath(new URL('./dist', import.meta.url)), emptyOutDir: true, target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false },
         commonjsOptions: { requireReturnsDefault: 'preferred' },
     },
-    plugins: [schema(), precompressed()],
+    plugins: [schema(), licences(), precompressed()],
     test: { include: ['tests/**/*.test.ts'] },
 } as Parameters<typeof defineConfig>[0]);

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Refused } from './refused';
 
 export interface Polled<Found> {
     found: Found | null;
@@ -10,7 +11,7 @@ export const POLL_MS = 3000;
 
 /**
  * Asks once, and again `pauseMs` after each answer while the page is shown; 0: only once. The second look comes soon,
- * since rates need two.
+ * since rates need two. What the router refuses is not asked again by itself: each time would be a denial in its log.
  *
  * `key` names what is asked: with another one everything begins anew.
  */
@@ -22,6 +23,7 @@ export function usePolled<Found>(key: string, ask: () => Promise<Found>, pauseMs
     useEffect(() => {
         let isOver = false;
         let isFirst = true;
+        let isRefused = false;
         let timer: ReturnType<typeof setTimeout> | undefined;
         const look = async (): Promise<void> => {
             if (!document.hidden || isFirst) {
@@ -29,10 +31,11 @@ export function usePolled<Found>(key: string, ask: () => Promise<Found>, pauseMs
                     const found = await latest.current();
                     if (!isOver) setState({ key, found, error: '' });
                 } catch (error) {
+                    isRefused = error instanceof Refused;
                     if (!isOver) setState((before) => ({ key, found: before.key === key ? before.found : null, error: error instanceof Error ? error.message : String(error) }));
                 }
             }
-            if (!isOver && pauseMs > 0) timer = setTimeout(() => void look(), isFirst ? Math.min(pauseMs, POLL_MS) : pauseMs);
+            if (!isOver && !isRefused && pauseMs > 0) timer = setTimeout(() => void look(), isFirst ? Math.min(pauseMs, POLL_MS) : pauseMs);
             isFirst = false;
         };
         void look();

@@ -1,5 +1,6 @@
 // What the charts show: values of attributes over time, kept while the page is open. The page's own state.
 import { rate } from './rates';
+import { Refused } from './refused';
 import type { Session } from './session';
 import { numeric, type Row } from './values';
 
@@ -14,6 +15,7 @@ export interface Series extends Wanted {
     at: number[]; // s since 1970
     values: (number | null)[];
     error: string;
+    isOver: boolean; // the router refused it: it is not asked for again
 }
 
 export const MOST_SERIES = 12;
@@ -26,7 +28,7 @@ export class Charts {
 
     add(wanted: Wanted): void {
         const isThere = this.series.some((each) => each.type === wanted.type && each.identity === wanted.identity && each.attribute === wanted.attribute && each.isRate === wanted.isRate);
-        if (!isThere && this.series.length < MOST_SERIES) this.series.push({ ...wanted, at: [], values: [], error: '' });
+        if (!isThere && this.series.length < MOST_SERIES) this.series.push({ ...wanted, at: [], values: [], error: '', isOver: false });
     }
 
     remove(series: Series): void {
@@ -42,14 +44,17 @@ export class Charts {
     /** One more point of each, with one request an entity. */
     async sample(session: Session, now = Date.now()): Promise<void> {
         const entities = new Map<string, Series[]>();
-        for (const each of this.series) entities.set(`${each.type}\n${each.identity}`, [...(entities.get(`${each.type}\n${each.identity}`) ?? []), each]);
+        for (const each of this.series.filter(({ isOver }) => !isOver)) entities.set(`${each.type}\n${each.identity}`, [...(entities.get(`${each.type}\n${each.identity}`) ?? []), each]);
         await Promise.all([...entities.values()].map(async (group) => {
             const { type, identity } = group[0] as Series;
             try {
                 const row = (await session.request('READ', { name: null, type, identity })).body as Row;
                 for (const each of group) this.point(each, numeric(row[each.attribute]), now);
             } catch (error) {
-                for (const each of group) each.error = error instanceof Error ? error.message : String(error);
+                for (const each of group) {
+                    each.error = error instanceof Error ? error.message : String(error);
+                    each.isOver = error instanceof Refused;
+                }
             }
         }));
     }

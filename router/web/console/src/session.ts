@@ -2,6 +2,7 @@
 import './shims/globals';
 import rhea, { type Connection, type EventContext, type Receiver, type Sender } from 'rhea';
 import { Failure, loginFailure, unreachable } from './failures';
+import { Refused } from './refused';
 import { plain, type Row, type Value } from './values';
 
 export interface Login {
@@ -18,13 +19,6 @@ export interface Reply {
 export interface Rows {
     names: string[];
     rows: Row[];
-}
-
-/** What the management agent refused. */
-export class Refused extends Error {
-    constructor(readonly status: number, message: string) {
-        super(message);
-    }
 }
 
 export const MOST_ROWS = 500; // of one request: the router answers others meanwhile
@@ -44,6 +38,7 @@ export class Session {
     readonly url: string;
     private readonly waiting = new Map<string, Waiting>();
     private readonly senders = new Map<string, Promise<Sender>>();
+    private readonly refused = new Set<string>();
     private replyTo = '';
     private next = 0;
     private isOver = false;
@@ -158,13 +153,30 @@ export class Session {
         return unfolded(body);
     }
 
+    /**
+     * The rows of a type, as far as the user may read it and the router has it; else none. What was refused once is not
+     * asked again: each time would be a line in the router's log, and a denial in its audit log.
+     */
+    async readable(type: string, names: readonly string[], most = MOST_ROWS, router?: string): Promise<Row[]> {
+        const key = `${router ?? ''} ${type}`;
+        if (this.refused.has(key)) return [];
+        try {
+            return (await this.all(type, names, most, router)).rows;
+        } catch (error) {
+            if (!(error instanceof Refused)) throw error;
+            this.refused.add(key);
+            return [];
+        }
+    }
+
     /** All rows up to `most`, page by page. */
     async all(type: string, names: readonly string[], most: number, router?: string): Promise<Rows> {
         let found: Rows = { names: [], rows: [] };
         while (found.rows.length < most) {
-            const page = await this.query(type, names, found.rows.length, MOST_ROWS, router);
+            const count = Math.min(MOST_ROWS, most - found.rows.length);
+            const page = await this.query(type, names, found.rows.length, count, router);
             found = { names: page.names, rows: [...found.rows, ...page.rows] };
-            if (page.rows.length < MOST_ROWS) break;
+            if (page.rows.length < count) break;
         }
         return found;
     }

@@ -17,7 +17,7 @@ export interface Edge {
     from: string;
     to: string;
     label: string;
-    isBusy: boolean; // messages went over it since the last look
+    isBusy: boolean; // messages go between its routers
 }
 
 export interface Graph {
@@ -62,12 +62,21 @@ export function graph(own: string, nodes: readonly Row[], seen: readonly Seen[])
             if (!ids.has(other) || drawn.has(`${a}\n${b}`)) continue;
             drawn.add(`${a}\n${b}`);
             const cost = seen.find((each) => each.id === a)?.costs.get(b) ?? seen.find((each) => each.id === b)?.costs.get(a);
-            const rate = (id: string): number => seen.find((each) => each.id === id)?.rates.get('deliveriesTransit') ?? 0;
-            found.edges.push({ from: `router ${a}`, to: `router ${b}`, label: cost ? `cost ${cost}` : '', isBusy: rate(a) + rate(b) > OWN_RATE });
+            found.edges.push({ from: `router ${a}`, to: `router ${b}`, label: cost ? `cost ${cost}` : '', isBusy: isBusy(a, b, seen) });
         }
     }
     for (const each of seen) peers(each, found, ids);
     return found;
+}
+
+/** Messages go between the two, as far as their counters tell: both have work, and one passes on to routers. */
+function isBusy(a: string, b: string, seen: readonly Seen[]): boolean {
+    const rate = (id: string, names: readonly string[]): number => {
+        const rates = seen.find((each) => each.id === id)?.rates;
+        return names.reduce((sum, name) => sum + (rates?.get(name) ?? 0), 0);
+    };
+    const all = ['deliveriesIngress', 'deliveriesEgress', 'deliveriesTransit'];
+    return Math.min(rate(a, all), rate(b, all)) > OWN_RATE && rate(a, ['deliveriesTransit']) + rate(b, ['deliveriesTransit']) > OWN_RATE;
 }
 
 function routerNode(id: string, isEdge: boolean, seen: Seen | undefined, isOwn: boolean): Node {

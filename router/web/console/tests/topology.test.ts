@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { laidOut } from '../src/layout';
 import { quoted, uses } from '../src/policy';
+import { Refused } from '../src/refused';
 import { Charts, joined, MOST_POINTS, MOST_SERIES } from '../src/series';
 import type { Session } from '../src/session';
 import { graph, neighbours, stem, type Seen } from '../src/topology';
@@ -12,6 +13,12 @@ describe('the graph', () => {
     it('has each pair of routers once, with the cost', () => {
         const found = graph('A', [{ id: 'A', linkState: ['B'] }, { id: 'B', linkState: ['A'] }], [seen('A', [])]);
         expect(found.edges).toEqual([{ from: 'router A', to: 'router B', label: 'cost 7', isBusy: false }]);
+    });
+    it('moves the edge between two routers that both have work', () => {
+        const busy = (id: string, rates: [string, number][]): Seen => ({ ...seen(id, []), rates: new Map(rates) });
+        const routers = ['A', 'B', 'C'].map((id) => ({ id, linkState: ['A', 'B', 'C'].filter((each) => each !== id) }));
+        const found = graph('A', routers, [busy('A', [['deliveriesTransit', 40]]), busy('B', [['deliveriesEgress', 40]]), busy('C', [])]);
+        expect(found.edges.filter((each) => each.isBusy)).toMatchObject([{ from: 'router A', to: 'router B' }]);
     });
     it('groups clients by container and user', () => {
         const connections = Array.from({ length: 3000 }, (_, at) => ({ identity: String(at), container: `shop-${at}`, role: 'normal', user: at % 2 ? 'ann' : 'ben' }));
@@ -61,8 +68,16 @@ describe('charts', () => {
         for (let at = 0; at < 50; at += 1) charts.add({ type: 't', identity: String(at), attribute: 'n', isRate: true });
         expect(charts.series).toHaveLength(MOST_SERIES);
     });
+    it('ask no more for what is refused', async () => {
+        const charts = new Charts();
+        charts.add({ type: 't', identity: '1', attribute: 'n', isRate: false });
+        let asked = 0;
+        const refusing = { request: () => Promise.reject(new Refused((asked += 1), 'no')) } as unknown as Session;
+        for (let at = 0; at < 5; at += 1) await charts.sample(refusing);
+        expect([asked, charts.series[0]?.error]).toEqual([1, 'no']);
+    });
     it('share one axis', () => {
-        const one = { type: 't', identity: '1', attribute: 'a', isRate: false, error: '' };
+        const one = { type: 't', identity: '1', attribute: 'a', isRate: false, error: '', isOver: false };
         expect(joined([{ ...one, at: [1, 2], values: [5, 6] }, { ...one, at: [2], values: [7] }])).toEqual([[1, 2], [5, 6], [null, 7]]);
     });
 });

@@ -3,8 +3,8 @@ import type { PageProps } from '../app';
 import { link, usePolled } from '../hooks';
 import { problems, type Facts } from '../problems';
 import { Rates } from '../rates';
-import { Refused, type Rows, type Session } from '../session';
-import { bytes, duration, figure, numeric, text, type Row } from '../values';
+import type { Session } from '../session';
+import { bytes, duration, figure, numeric, text } from '../values';
 
 const COUNTERS = ['deliveriesIngress', 'deliveriesEgress', 'deliveriesTransit', 'acceptedDeliveries', 'rejectedDeliveries', 'releasedDeliveries'];
 const ROUTER = [
@@ -12,27 +12,16 @@ const ROUTER = [
     'deliveriesDelayed1Sec', 'deliveriesDelayed10Sec', 'deliveriesStuck', 'fileDescriptorCount', 'fileDescriptorLimit', 'auditState', 'auditPending', 'auditLost', ...COUNTERS,
 ];
 const POLICY = ['enableVhostPolicy', 'connectionsDenied', 'linksDenied', 'maxMessageSizeDenied', 'totalDenials', 'policyChangeFailures'];
-const MOST = 500;
-
-/** The rows of a type; none where the user may not read it. */
-export async function readable(ask: Promise<Rows>): Promise<Row[]> {
-    try {
-        return (await ask).rows;
-    } catch (error) {
-        if (error instanceof Refused) return [];
-        throw error;
-    }
-}
 
 async function look(session: Session): Promise<Facts> {
     const [router, policy, connectors, autoLinks, linkRoutes, bans, shadow] = await Promise.all([
         session.query('router', ROUTER, 0, 1),
-        readable(session.query('policy', POLICY, 0, 1)),
-        readable(session.query('connector', ['name', 'host', 'port', 'role', 'connectionStatus', 'connectionMsg'], 0, MOST)),
-        readable(session.query('router.config.autoLink', ['name', 'addr', 'operStatus', 'lastError'], 0, MOST)),
-        readable(session.query('router.config.linkRoute', ['name', 'prefix', 'operStatus'], 0, MOST)),
-        readable(session.query('ban', ['name'], 0, MOST)),
-        readable(session.query('shadowPolicy', ['state', 'error', 'wouldDeny', 'wouldAllow'], 0, 1)),
+        session.readable('policy', POLICY, 1),
+        session.readable('connector', ['name', 'host', 'port', 'role', 'connectionStatus', 'connectionMsg']),
+        session.readable('router.config.autoLink', ['name', 'addr', 'operStatus', 'lastError']),
+        session.readable('router.config.linkRoute', ['name', 'prefix', 'operStatus']),
+        session.readable('ban', ['name']),
+        session.readable('shadowPolicy', ['state', 'error', 'wouldDeny', 'wouldAllow'], 1),
     ]);
     return { router: router.rows[0] ?? {}, policy: policy[0] ?? null, connectors, autoLinks, linkRoutes, bans: bans.length, shadow: shadow[0] ?? null };
 }
@@ -88,7 +77,7 @@ export function OverviewPage({ session }: PageProps) {
                     <dt>Id</dt><dd>{text(router['id'])}</dd>
                     <dt>Mode</dt><dd>{text(router['mode'])}</dd>
                     <dt>Version</dt><dd>{text(router['version'])}</dd>
-                    <dt>Host</dt><dd>{text(router['hostName'])}</dd>
+                    {router['hostName'] && <><dt>Host</dt><dd>{text(router['hostName'])}</dd></>}
                     <dt>Up for</dt><dd>{duration(numeric(router['uptimeSeconds']))}</dd>
                     <dt>Memory</dt><dd>{bytes(numeric(router['memoryUsage']))}</dd>
                     <dt>File descriptors</dt><dd>{count('fileDescriptorCount')} of {count('fileDescriptorLimit')}</dd>

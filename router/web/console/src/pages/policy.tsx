@@ -7,7 +7,6 @@ import { Table } from '../parts/table';
 import { quoted, uses } from '../policy';
 import { figure, numeric, text, type Row } from '../values';
 import { LogLines, readLog } from './logs';
-import { readable } from './overview';
 
 const POLICY = ['policyDir', 'enableVhostPolicy', 'maxConnections', 'connectionsProcessed', 'connectionsDenied', 'connectionsCurrent', 'linksDenied', 'maxMessageSizeDenied', 'totalDenials', 'policyChanges', 'policyChangeFailures'];
 const STATS = ['identity', 'hostname', 'connectionsApproved', 'connectionsDenied', 'connectionsCurrent', 'sessionDenied', 'senderDenied', 'receiverDenied', 'maxMessageSizeDenied'];
@@ -20,15 +19,18 @@ export function PolicyPage({ session, types }: PageProps) {
     const [lifted, setLifted] = useState<Row | null>(null);
     const [failure, setFailure] = useState('');
     // The users of each vhost are as many as there are: they are asked for once a look, and seldom.
-    const groups = usePolled(`${session.url} groups`, async () => uses(await readable(session.query('vhost', ['hostname', 'maxConnectionsPerUser', 'groups'])), await readable(session.query('vhostStats', ['hostname', 'perUserState']))), 15_000);
-    const { found, error, again } = usePolled(session.url, async () => ({
-        policy: (await readable(session.query('policy', POLICY, 0, 1)))[0] ?? null,
-        vhosts: await readable(session.query('vhost', ['hostname', 'maxConnections'])),
-        stats: await readable(session.query('vhostStats', STATS)),
-        bans: await readable(session.query('ban', BANS)),
-        shadow: (await readable(session.query('shadowPolicy', ['folder', 'state', 'error', 'vhostCount', 'decisions', 'wouldDeny', 'wouldAllow'], 0, 1)))[0] ?? null,
-        disagreements: await readable(session.query('shadowDisagreement', ['identity', 'outcome', 'vhost', 'requestedVhost', 'reason', 'candidateReason', 'count'])),
-    }));
+    const groups = usePolled(`${session.url} groups`, async () => uses(await session.readable('vhost', ['hostname', 'maxConnectionsPerUser', 'groups']), await session.readable('vhostStats', ['hostname', 'perUserState'])), 15_000);
+    const { found, error, again } = usePolled(session.url, async () => {
+        const shadow = (await session.readable('shadowPolicy', ['folder', 'state', 'error', 'vhostCount', 'decisions', 'wouldDeny', 'wouldAllow'], 1))[0] ?? null;
+        return {
+            policy: (await session.readable('policy', POLICY, 1))[0] ?? null,
+            vhosts: await session.readable('vhost', ['hostname', 'maxConnections']),
+            stats: await session.readable('vhostStats', STATS),
+            bans: await session.readable('ban', BANS),
+            shadow,
+            disagreements: shadow === null ? [] : await session.readable('shadowDisagreement', ['identity', 'outcome', 'vhost', 'requestedVhost', 'reason', 'candidateReason', 'count']),
+        };
+    });
     const denials = usePolled(`${session.url} denials`, async () => (await readLog(session, LINES)).filter((each) => each.module === 'POLICY' && /DENY|denied/i.test(each.text)).slice(0, SHOWN), 4000);
     const ban = types.find((each) => each.name === 'ban');
     const lift = async (): Promise<void> => {

@@ -4,10 +4,9 @@ import { link, memory, usePolled } from '../hooks';
 import { laidOut, type Place } from '../layout';
 import { Table } from '../parts/table';
 import { Rates } from '../rates';
-import type { Session } from '../session';
+import { MOST_ROWS, type Session } from '../session';
 import { graph, type Graph, type Kind, type Node, type Seen } from '../topology';
 import { numeric, text, type Row } from '../values';
-import { readable } from './overview';
 
 const COUNTERS = ['deliveriesIngress', 'deliveriesEgress', 'deliveriesTransit'];
 const ROUTER = ['id', 'mode', 'version', 'connectionCount', 'linkCount', 'addrCount', 'blockedLinkCount', 'deliveriesStuck', 'deliveriesDelayed1Sec', 'deliveriesDelayed10Sec', ...COUNTERS];
@@ -28,8 +27,8 @@ async function see(session: Session, id: string, isOwn: boolean, rates: Rates): 
     try {
         const router = (await session.query('router', ROUTER, 0, 1, at)).rows[0] ?? {};
         const counted = rates.look(new Map(COUNTERS.map((name) => [name, numeric(router[name])])), performance.now());
-        const connections = await readable(session.all('connection', CONNECTION, MOST_CONNECTIONS, at));
-        const nodes = await readable(session.query('router.node', ['id', 'cost'], 0, 500, at));
+        const connections = await session.readable('connection', CONNECTION, MOST_CONNECTIONS, at);
+        const nodes = await session.readable('router.node', ['id', 'cost'], MOST_ROWS, at);
         return { id, router, connections, rates: counted, costs: new Map(nodes.map((each) => [text(each['id']), numeric(each['cost'])])) };
     } catch {
         return { id, router: null, connections: [], rates: new Map(), costs: new Map() };
@@ -38,7 +37,7 @@ async function see(session: Session, id: string, isOwn: boolean, rates: Rates): 
 
 async function look(session: Session, rates: Map<string, Rates>): Promise<Found> {
     const own = text((await session.query('router', ['id'], 0, 1)).rows[0]?.['id']);
-    const nodes: Row[] = await readable(session.query('router.node', ['id', 'linkState', 'cost']));
+    const nodes: Row[] = await session.readable('router.node', ['id', 'linkState', 'cost']);
     const others = nodes.map((each) => text(each['id'])).filter((each) => each !== own).slice(0, MOST_ROUTERS);
     const ask = (id: string): Promise<Seen> => {
         const known = rates.get(id) ?? new Rates();
