@@ -1,4 +1,4 @@
-"""Which mutants of some files do the tests kill? By forks of one collected session of pytest (tests/mutation/results.md).
+"""Which mutants of some files do the tests kill? By forks of one collected session of pytest (tests/mutation).
 
     .venv/bin/python tests/mutants.py 'policy/lint/*.py' --tests tests/policy/test_lint.py --results lint.txt
 
