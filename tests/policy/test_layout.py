@@ -293,7 +293,7 @@ def test_a_group_is_on_one_line_up_to_the_last_column() -> None:
 
 def test_groups_that_are_none_are_written_as_they_are() -> None:
     vhost = {"groups": "none", "other": {"a": 1}}
-    written = ["vhost {", "  groups: none", "  other: \\u007b'a': 1}", "}"]
+    written = ["vhost {", "  groups: none", '  other: {"a": 1}', "}"]
     assert vhost_section(vhost, Comments(), is_compact=False) == written
 
 
