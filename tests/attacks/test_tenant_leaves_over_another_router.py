@@ -125,7 +125,7 @@ def test_no_edge_does_without_the_right_to(target: str | None, far: str) -> None
     edges = {"allowUnknownUser": True, "groups": {"$default": {**rights, "allowWaypointLinks": False}}}
     fleet = network(phases={"q": (0, 1)}, vhosts=Vhosts({"$default": group, "edges": edges}), policy_vhost="$default")
     taking, receiver = scanner(fleet, far)
-    sender = fleet["A"].client("E3", role="edge", strip="no", policy_vhost="edges").sender(target)
+    sender = fleet["A"].client("E3", role="edge", strip="no", policy_vhost="edges").sender(target, name="qdlink.1")
     sent_past(sender, fleet)
     assert (len(taking.bodies), receiver.bodies, sender.outcomes) == (2, [], [ACCEPTED] * 2)
 

@@ -222,8 +222,8 @@ def test_why_there_is_no_connection(console: Console) -> None:
 def hostile_client(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagementClient]:
     """A client whose container id is markup."""
 
-    def session(*, container_id: str, hostname: str) -> ClientSession:
-        return ClientSession(container_id=HOSTILE, hostname=hostname)
+    def session(**terms: Any) -> ClientSession:
+        return ClientSession(**terms | {"container_id": HOSTILE})
 
     monkeypatch.setattr(transport, "ClientSession", session)
     with console.daemon.client() as client:
