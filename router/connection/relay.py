@@ -52,9 +52,9 @@ class RelayEnd:
     write      takes the replies to the peer
     carry_out  does everything else that the exchange asks for
     on_held    receives the number of the peer's bytes that wait
-    within     runs a step of the service on the connection if the connection still waits for one, and passes on the
-               bytes that the step leaves. Its second argument is the result that the step implies for the peer's credentials;
-               None: no result
+    within     runs a step of the service on the connection if the connection still waits for one, and passes on
+               the bytes that the step leaves. Its second argument is the result that the step implies for the peer's
+               credentials; None: no result
     """
 
     def __init__(

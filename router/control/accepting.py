@@ -388,7 +388,7 @@ class Accepting:
         """Drops a connection that is not open."""
         connection_id = excess.connection_id
         if (arriving := self._arriving.get(connection_id)) is not None:
-            self._entrance.record(excess, "header", reason, arriving[0].facts())  # it is closed when it gets its transport
+            self._entrance.record(excess, "header", reason, arriving[0].facts())  # closed when it gets a transport
             return
         connection = self._router.connections.get(connection_id)
         if isinstance(connection, Connection):

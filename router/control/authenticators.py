@@ -274,8 +274,8 @@ class Authenticators:
 
         Its authenticators count as in use until `release`.
 
-        Errors  AuthenticatorError for an unknown name; SaslConfigError at once, not at the first connection, when the database
-                that the SASL configuration names cannot be used.
+        Errors  AuthenticatorError for an unknown name; SaslConfigError at once, not at the first connection, when the
+                database that the SASL configuration names cannot be used.
         """
         written = str(attributes.get("authenticators") or "")
         if (text := authenticator_problem(written, self._members.keys() - {DEFAULT, KEYTAB})) is not None:

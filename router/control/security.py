@@ -162,8 +162,8 @@ class Made:
 def token_reader(configured: str) -> Callable[[], Secret]:
     """Returns a function that reads the bearer token from `file:PATH` or `env:VARIABLE` at each call.
 
-    Errors  SecurityError for another form, which would put the token into the configuration. The returned function raises
-            it, too, when there is no token.
+    Errors  SecurityError for another form, which would put the token into the configuration. The returned function
+            raises it, too, when there is no token.
     """
     if (text := token_problem(configured)) is not None:
         raise SecurityError(text)

@@ -121,7 +121,7 @@ class SslProfiles:
     def use(self, name: str, files: Sequence[TlsFiles], user: str, *, is_required: bool = False) -> None:
         """Reloads the files from now on, until `release`; warns now if they cannot be used.
 
-        name         of the listener or connector. Without the warning only the first peer to connect would see the problem
+        name         of the listener or connector. Without a warning only the first peer would see the problem
         is_required  no peer can log in without TLS. Errors: ManagementError if the files cannot be used
         """
         self._in_use[name] = files
