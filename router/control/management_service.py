@@ -83,7 +83,7 @@ class ManagementService:
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """requester_of  (connection id, is the request its peer's own?) → the present rights, even of a closed connection
+        """requester_of  (connection id, is the request its peer's own?) → its present rights, even if it is closed
         reply_address  (link of the request, its reply-to) → the address of the reply; None: it is not permitted
         finish       sends messages that were made outside a pass of the loop
         names        host names, as far as the current request has needed them
