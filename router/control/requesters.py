@@ -19,8 +19,8 @@ OWN_LINK_ROUTES: Final = "router.connection.linkRoute"
 
 class Requesters:
     def __init__(self, router: Router, network_rights: ManagementRights) -> None:
-        """network_rights  rights of requests that other routers pass on: where vhost policy is enforced, and on edges for
-        requests from the interior
+        """network_rights  rights of requests that other routers pass on: where vhost policy is enforced, and on edges
+        for requests from the interior
         """
         self._router = router
         self._network_rights = network_rights

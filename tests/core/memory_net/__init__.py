@@ -1,5 +1,4 @@
-"""A router in memory: real proton clients connected to real connections, no sockets, no sleeping, and a clock under our
-control.
+"""A router in memory: real proton clients on real connections, without sockets or sleeping, with a clock for tests.
 
     net = Net({"m": "multicast"})
     sender, receiver = net.client().sender("a"), net.client().receiver("a", credit=10)
