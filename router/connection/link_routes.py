@@ -176,7 +176,7 @@ _NOWHERE: Final = Hop(None, UNCHANGED)
 
 @dataclass(slots=True, eq=False)
 class Routed:
-    """What all link routes of one pattern and direction share. The prefixes come from the first route.
+    """The common data of all link routes with one pattern and direction. The prefixes come from the first route.
 
     hosts    the containers in their turn, each with its number of routes; some may be gone (Host.is_gone)
     own      the route of each connection that made one for itself

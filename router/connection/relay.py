@@ -77,7 +77,7 @@ class RelayEnd:
 
     @property
     def can_be_guessed(self) -> bool:
-        """Returns True if the peer has chosen a mechanism whose secret can be guessed."""
+        """Returns True if the peer has chosen a mechanism other than ANONYMOUS, so that it may guess a secret."""
         return self._negotiation.can_be_guessed
 
     def decline(self, why: str) -> bytes:

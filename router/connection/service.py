@@ -288,7 +288,7 @@ def _error_of(fields: list[Any]) -> str:
 def _voucher_of(fields: list[Any]) -> Voucher:
     """Returns what the service's Open says about the user.
 
-    Errors: ServiceFault if the name, the groups or the rights are not usable. Unclear rights are never guessed.
+    Errors: ServiceFault if the name, the groups or the map of rights cannot be used. Unclear permissions give no right.
     """
     properties = fields[_PROPERTIES] if len(fields) > _PROPERTIES else None
     if not isinstance(properties, Mapping):

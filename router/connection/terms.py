@@ -57,7 +57,7 @@ def ask_nobody(request: MechanismRequest, host: str, begins: Callable[[], bool],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Settings for TLS on an accepted socket; the context is made anew when the profile changes.
+    """Settings for TLS on an accepted socket; a new context is made when the profile changes.
 
     tunnel            makes a tunnel; raises auth.tls.TlsProfileError when the profile is unusable
     user_of           (DER certificate, TlsTunnel.chosen) → user name for EXTERNAL (uidFormat, mapping); None if the

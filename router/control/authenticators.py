@@ -377,7 +377,7 @@ class ListenerAuthentication:
 
     @property
     def asks_groups(self) -> bool:
-        """True if an authenticator knows the groups of users whom TLS has authenticated, and so decides about them."""
+        """True if an authenticator has the groups of users that TLS has authenticated, and so decides about them."""
         return any("EXTERNAL" in member.verifier.mechanisms for member in self._members)
 
     def verify(

@@ -116,9 +116,8 @@ def _revoked(files: TlsFiles, shown: set[Chain]) -> set[Chain]:
 
 
 def _authorities(path: str | None) -> bytes:
-    """Returns the authorities as PEM. b"" for those of the system:
-
-    TLS has verified with them what the peers have shown.
+    """Returns the authorities as PEM. b"" for those of the system: TLS has verified with them what the peers have
+    shown.
     """
     if not path:
         return b""

@@ -152,7 +152,7 @@ class HostnameCheck(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What a connection needs to begin TLS, made from one source at one time."""
+    """The context with which connections begin TLS, made from one source at one time."""
 
     source: ProfileSource
     context: ssl.SSLContext

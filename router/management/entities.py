@@ -41,10 +41,7 @@ class NameTakenError(ManagementError):
 
 
 def failure(error: ValidationError) -> ManagementError:
-    """Returns the answer to an unsuitable value:
-
-    400, or 500 for values whose fault is found only when they are applied.
-    """
+    """Returns the answer to an unsuitable value: 400; or 500 if its fault is found only when it is applied."""
     if isinstance(error, TakenError):
         return NameTakenError(error)
     kind = error.kind if isinstance(error, RuleError) else "Python: ValidationError"

@@ -1,7 +1,8 @@
 """Records each change of the router by management: user, origin, request, before and after, and outcome.
 
-There is one audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and any
-other operation that would change something, done or not. Secrets are hidden by the schema.
+Each CREATE, UPDATE, DELETE, and any other operation that would change something, gives one audit event and one log
+line, done or not. The schema says which values are secret; they are hidden. Source: docs/audit.md, Changes by
+management.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Attack: a stranger without a password logs in with a new name each time, to fill the memory of the audit's workers.
 
 5,000,000 such denials with names of 200 bytes took 2.5 GB in each worker, and once Spark ran out of memory. Now a
-worker keeps as text only the denials that may become a burst, and passes them to Spark in small portions.
+worker keeps as text only names that may have a burst of denials, and passes data to Spark in small portions.
 """
 
 from collections.abc import Sequence

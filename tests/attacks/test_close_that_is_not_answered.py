@@ -1,9 +1,9 @@
-"""Attack: a client is told why its connection ends, and continues: it sends, floods, never closes; or a hundred do.
+"""Attack: a client learns why its connection ends, and continues: it sends, floods, never closes; or a hundred do.
 
 The router used to close the socket with bytes unread, which reset the client's socket: it sent 40 MB against a limit of
 30 MB, and never read which limit. Now the router reads on and drops the bytes. These clients try to make that
-expensive: they hold at most 16 descriptors for one host and 64 in all, for five seconds each, and the router reads at
-most 32 MiB from each.
+expensive. They hold at most 16 descriptors for one host and 64 in all, for five seconds each. The router reads at most
+32 MiB from each.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """Attack: exchanges that name each other, as next hop or alternate, send one message round forever.
 
-They are on one router, on several, or on edges. A user who may change one router's exchanges, or who configures two
-routers, needs no other right.
+They are on one router, on several, or on edges. A user who may change or configure exchanges needs no other right.
 
 A message passes one exchange. Over edges, where messages have no trace, it passes one of its edge, one of an interior
 router and one of another edge. Source: docs/spec/routing.md §18, 8.

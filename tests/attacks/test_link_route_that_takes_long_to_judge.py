@@ -1,6 +1,4 @@
-"""Attack: a client makes link routes whose pattern takes long to judge:
-
-65 ms each, in which no other client was served.
+"""Attack: a client makes link routes that take long to judge: 65 ms each, during which no other client is served.
 
 Policy was asked about each number of words, up to 16, for each of two words `#`, with all words of the pattern.
 """

@@ -1,4 +1,4 @@
-"""Attack: thousands of slow or broken upgrades, each of which tries to leave something behind.
+"""Attack: thousands of slow or broken upgrades, each of which tries to leave memory or sockets in use.
 
 Also header sections that come byte by byte, and requests in advance from a peer that reads no answer.
 """

@@ -3,8 +3,8 @@
 The message goes to another router or up from an edge. That router read its text again, outside of the tenant's space:
 `victim/orders` was the victim's address, `$management` the management of the other router.
 
-Also, a message that names a phase got past the container before that phase (a scanner, a queue), on every router except
-the one that it was sent to. Sources: docs/spec/routing.md §3.4, §11.3, §14.1.
+Also, a message that names a phase got past the container before that phase, such as a scanner or a queue. This worked
+on every router except the one that the message was sent to. Sources: docs/spec/routing.md §3.4, §11.3, §14.1.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Attack: a user opens a stranger's checkout in the editor; the editor must run no code of it and read no endless file.
 
-Its folders contain modules with the names of our modules and Python's, links to devices, and a FIFO in the place of
-each file that the language server looks for.
+Its folders contain modules with the names of our modules and Python's, and links to devices. A FIFO replaces each file
+that the language server looks for.
 """
 
 import json
