@@ -257,7 +257,7 @@ class Peer(Asker):
             self._delivery_total = total
             self.last_delivery_s = self.core.work.now_s
 
-    # Decided again
+    # Judging an open connection again
 
     def _may_stay(self) -> bool:
         """Called before the peer gets anything new. Closes a connection that policy denies now, and returns False."""

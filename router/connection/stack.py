@@ -91,7 +91,7 @@ class Stack:
         self.on_peer: Callable[[Stack], None] | None = None  # called when AMQP begins, before its first frame
         self._end: End = self._first_end()  # changes with the stage
 
-    # For subclasses
+    # Methods for subclasses
 
     def _first_end(self) -> End:
         """Returns the end that takes the first bytes of the peer."""
@@ -197,7 +197,7 @@ class Stack:
         while data and self.stage is not _CLOSED:
             data = self._end.receive(data)
 
-    # Towards AMQP
+    # From the first byte to AMQP
 
     def _start_tls(self, tunnel: TlsTunnel, data: bytes = b"") -> bytes:
         """Starts TLS on the socket. Returns the plaintext of `data`, the ciphertext that has already come."""

@@ -61,7 +61,7 @@ class UplinkLinks(PeerLinks):
         """Returns the numbers that the machine uses for the links."""
         return [*self._waiting, *self._own]
 
-    # What the machine asks for
+    # Effects of the machine
 
     def attach_own(self, effect: AttachLink) -> None:
         try:
@@ -136,7 +136,7 @@ class UplinkLinks(PeerLinks):
         if isinstance(link, ServiceOutLink) and link.is_open:
             link.give(payload, is_settled=is_settled)
 
-    # What the interior does
+    # Events from the interior
 
     def _on_answer(self, effect: AttachLink, wire: Wire) -> None:
         """Handles the interior's answer to our Attach. A missing terminus of the interior means a refusal."""

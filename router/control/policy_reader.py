@@ -217,7 +217,7 @@ def _concluded(found: list[ReadVhost], content: bytes) -> ReadFolder:
     return ReadFolder(vhosts=tuple(found), logs=logs)
 
 
-# The process
+# The code of the separate process
 
 
 def main(output: BinaryIO = sys.stdout.buffer) -> None:

@@ -142,7 +142,7 @@ class SslProfiles:
     def release(self, name: str) -> None:
         self._in_use.pop(name, None)
 
-    # Reading anew
+    # Reading the files again
 
     async def reload(self) -> None:
         """Reads the files of every sslProfile again on SIGHUP, changed or not."""
