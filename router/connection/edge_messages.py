@@ -27,7 +27,10 @@ class Unreadable(ValueError):
 
 
 def encode_service(message: Message, node: str) -> bytes:
-    """Encodes a service message of this router. node  `0/ID`"""
+    """Encodes a service message of this router.
+
+    node  `0/ID`
+    """
     parts: list[tuple[int, Any]] = []
     if message.has_header:
         parts.append((_HEADER, [False]))

@@ -60,7 +60,10 @@ class EdgeServices:
         core.on_changed = self._on_changed
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Called once a second.
+
+        now  monotonic seconds
+        """
         self.carry_out(self.machine.tick(now))
         self.core.work.finish()
 

@@ -67,7 +67,10 @@ class SaslEnd:
         self._on_held = on_held
 
     def start(self, header: bytes = b"") -> None:
-        """header  to be written first"""
+        """Starts the exchange.
+
+        header  to be written first
+        """
         self._follow(self._negotiation.start(), header)
 
     def receive(self, data: bytes) -> bytes:
@@ -84,7 +87,10 @@ class SaslEnd:
         return self._follow(self._negotiation.resume(salted))
 
     def _follow(self, effects: list[SaslEffect], first: bytes = b"") -> bytes:
-        """first  to be written before the replies, in one piece with them"""
+        """Carries out the effects, and returns the bytes that are left.
+
+        first  to be written before the replies, in one piece with them
+        """
         for effect in effects:
             if isinstance(effect, Reply):
                 first += effect.data

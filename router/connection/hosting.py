@@ -32,7 +32,10 @@ ROUTE_COPIES: Final = 4
 
 
 class _Waiting(NamedTuple):
-    """A link that waits for a session. owner  see Lanes.lease"""
+    """A link that waits for a session.
+
+    owner  see Lanes.lease
+    """
 
     owner: object
     call: Callable[[Session], None]

@@ -165,7 +165,10 @@ UNCHANGED: Final = _Unchanged()
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """The next destination of an attach. host  None: there is no destination now"""
+    """The next destination of an attach.
+
+    host  None: there is no destination now
+    """
 
     host: Host | None
     prefixes: Prefixes
@@ -215,7 +218,10 @@ class Routed:
         return None
 
     def is_taken(self, takes: Callable[[Host], bool]) -> bool:
-        """Returns True if a container takes the attach. takes  see next_host"""
+        """Returns True if a container takes the attach.
+
+        takes  see next_host
+        """
         return any(not (host.is_gone or host.is_full) and takes(host) for host in self.own)
 
     def next_router(self, from_: Attachment) -> RemoteRouter | None:

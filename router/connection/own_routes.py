@@ -27,7 +27,10 @@ MAX_TEXT_CHARACTERS: Final = 512
 
 
 class CannotServe(ValueError):
-    """A connection cannot have this link route. is_denied  policy denies it"""
+    """A connection cannot have this link route.
+
+    is_denied  policy denies it
+    """
 
     def __init__(self, text: str, *, is_denied: bool = False) -> None:
         super().__init__(text)

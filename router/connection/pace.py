@@ -51,8 +51,9 @@ class Pace:
         self._is_guess = self._user is not None
 
     def begin_as(self, user: str | None) -> None:
-        """Notes that the peer has sent credentials that a remote service checks. user  the
-        claimed user, if it is known
+        """Notes that the peer has sent credentials that a remote service checks.
+
+        user  the claimed user, if it is known
         """
         self._user = user
         self._is_guess = True

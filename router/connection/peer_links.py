@@ -526,7 +526,10 @@ def may_be_dynamic(governed: ConnectionGate | ConnectionShadow) -> bool:
 
 
 def request_again(wire: Wire, *, may_be_dynamic: bool) -> LinkRequest:
-    """Builds the question to policy about an open link, from its bound address. may_be_dynamic  see `request_of`"""
+    """Builds the question to policy about an open link, from its bound address.
+
+    may_be_dynamic  see `request_of`
+    """
     terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
     is_made = terminus is not None and terminus.is_dynamic and not is_routed_dynamic(terminus)
     return request_of(wire, terminus, None if is_made else wire.named, may_be_dynamic=may_be_dynamic)

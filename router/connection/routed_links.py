@@ -136,7 +136,10 @@ class RoutedLinks:
         self, wire: Wire, terminus: Terminus, hop: Hop, *, name: str, full: str, tenant: str, limit_bytes: int,
         is_forwarded: bool = False,
     ) -> None:  # fmt: skip
-        """is_forwarded  the link goes to the interior, which makes its name unique"""
+        """Routes the link to its container, or refuses it.
+
+        is_forwarded  the link goes to the interior, which makes its name unique
+        """
         host = hop.host
         refusal = None if host is not None else NO_ROUTE
         if not self._link_routes.may_outlive and _lasts(terminus):
@@ -216,7 +219,7 @@ class RoutedLinks:
     # On an edge router
 
     def _ask(self, wire: Wire, address: str, decide: Decide, *, is_sender: bool) -> bool:
-        """Asks the interior. Returns False if this router decides alone."""
+        """Asks the interior about an attach. Returns False if this router decides alone."""
         look_up = self._link_routes.look_up
         if look_up is None:
             return False
@@ -232,7 +235,10 @@ class RoutedLinks:
     def _decided(
         self, wire: Wire, own: Hop | None, go: Callable[..., None], answer: Answer, uplink: Host | None
     ) -> None:
-        """own  the hop of a link route that is configured here and has no container"""
+        """Continues an attach after the interior's answer.
+
+        own  the hop of a link route that is configured here and has no container
+        """
         if self._asked.pop(wire, self) is self:
             return
         if answer == "forward":

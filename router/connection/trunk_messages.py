@@ -180,7 +180,10 @@ def passage_for(
         return named, phase
 
     def way_of(delivery: Handle, size: int, found: int) -> tuple[LiveAddress, int] | None:
-        """found  the result of `peel`"""
+        """Returns the address of a message, and its size; None after it was refused or released.
+
+        found  the result of `peel`
+        """
         own: Annotations | None
         if found >= 0:
             own = link.annotations = places[found >> PLACE_SHIFT]

@@ -69,7 +69,10 @@ class Uplinks:
         return self.machine.uplink
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Called once a second.
+
+        now  monotonic seconds
+        """
         self.carry_out(self.machine.tick(now))
         self.core.work.finish()
 

@@ -39,7 +39,10 @@ _LOCAL_MAX: Final = 128
 
 
 def allocator_owner(core: Core, connections: Mapping[int, Stack], entries: Sized) -> Owner:
-    """entries  the log entries that are kept"""
+    """Returns the owner of the allocator entities.
+
+    entries  the log entries that are kept
+    """
     return Owner(
         type="allocator", rows=Rows(lambda: allocator_rows(core, connections.values(), log_entries=len(entries)))
     )

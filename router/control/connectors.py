@@ -102,9 +102,10 @@ class Connectors:
 
 
 def check_port(user: str, port: str, *, least: int) -> None:
-    """Checks a port before it is used. user  the name of the listener or connector in errors.
+    """Checks a port before it is used.
 
-    Errors: ManagementError.
+    user    the name of the listener or connector in errors
+    Errors  ManagementError.
     """
     if (text := port_problem(user, port, least, is_service)) is not None:
         raise ManagementError(400, text, "port")

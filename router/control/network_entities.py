@@ -23,7 +23,10 @@ class _ChangeTime:
         self._known: tuple[float, int] | None = None
 
     def in_epoch_s(self, changed: float | None) -> int:
-        """changed  monotonic seconds; None: never"""
+        """Returns the time of the change in seconds since 1970 UTC, 0 for never.
+
+        changed  monotonic seconds; None: never
+        """
         if changed is None:
             return 0
         if self._known is None or self._known[0] != changed:

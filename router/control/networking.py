@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def network_place(attributes: Mapping[str, Any], addresses: AddressBook) -> Place:
-    """attributes  of the `router` entity, validated"""
+    """Returns the place that the configured mode gives.
+
+    attributes  of the `router` entity, validated
+    """
     mode = attributes["mode"]
     return Place(configured=addresses.configured if mode == "interior" else None, is_edge=mode == "edge")
 

@@ -25,7 +25,10 @@ class Reloading:
         self._steps += steps
 
     def hurry_by(self, hurry: Callable[[], None]) -> None:
-        """hurry  called when a signal comes during an earlier reload, whose steps may then be ended early"""
+        """Sets how a running reload is hurried.
+
+        hurry  called when a signal comes during a reload, to end its steps early
+        """
         self._hurry = hurry
 
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:

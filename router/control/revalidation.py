@@ -45,7 +45,10 @@ class Revalidation:
         self._round: asyncio.Task[None] | None = None
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Begins a round when it is due.
+
+        now  monotonic seconds
+        """
         if self._next_at is None:
             self._next_at = now + self._interval_s
         if now >= self._next_at and self._round is None:

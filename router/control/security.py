@@ -246,7 +246,11 @@ class TlsFiles:
         return self._made
 
     def server_tunnel(self, choose: Callable[[str | None], Served | None] | None = None) -> TlsTunnel:
-        """Makes a tunnel for an accepted connection. choose  see ChoosingTunnel. Errors: see `context`."""
+        """Makes a tunnel for an accepted connection.
+
+        choose  see ChoosingTunnel
+        Errors  see `context`.
+        """
         served = self.served()
         if choose is not None:
             return ChoosingTunnel(served, choose)

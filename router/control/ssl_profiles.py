@@ -233,7 +233,10 @@ class SslProfiles:
     # The end of certificates
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Warns about certificates once a day.
+
+        now  monotonic seconds
+        """
         if self._remind_at is None or now >= self._remind_at:
             self._remind_at = now + DAY_S
             for source, _ in self._all():

@@ -203,7 +203,10 @@ class Vhosts:
         return bool(self._folder)
 
     def watch(self, read_at_ns: int) -> FolderWatch:
-        """read_at_ns  see FolderWatch"""
+        """Returns a watch of the folder, which reloads it after a change.
+
+        read_at_ns  see FolderWatch
+        """
         return FolderWatch(partial(scan, self._folder, is_policy_file), self.reload, read_at_ns=read_at_ns)
 
     def hurry(self) -> None:

@@ -62,7 +62,10 @@ class TimeStyle:
     format: str | None = None
 
     def text(self, now_s: float) -> str:
-        """Returns the time as text. now_s  seconds since 1970."""
+        """Returns the time as text.
+
+        now_s  seconds since 1970.
+        """
         if self.format is None:
             second = int(now_s)
             microsecond = round((now_s - second) * 1e6)

@@ -137,7 +137,10 @@ def agent_results(rows: Iterable[Row], names: Sequence[str], offset: int, count:
 
 
 def core_names(entity_type: EntityType, names: Sequence[str], shown: Sequence[str]) -> list[str]:
-    """Returns the columns of a reply for a core type. shown  the columns for a request that names none"""
+    """Returns the columns of a reply for a core type.
+
+    shown  the columns for a request that names none
+    """
     if not names:
         return list(shown)
     return list(names) if len(names) < CORE_ALL_COLUMNS else list(entity_type.columns)

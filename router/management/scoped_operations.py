@@ -24,7 +24,11 @@ class ScopedOperations:
         self._connection = requester.connection_id if requester.is_direct else None
 
     def perform(self, operation: str, properties: Row, body: object, columns: Sequence[str]) -> tuple[int, object]:
-        """Performs an operation. columns  for a QUERY that names none. Errors: ManagementError, ValidationError"""
+        """Performs an operation.
+
+        columns  for a QUERY that names none
+        Errors   ManagementError, ValidationError
+        """
         if operation == "QUERY":
             names = core_names(self._type, requested_names(body), columns)
             rows = islice(self._rows(), max(number(properties, "offset"), 0), None)

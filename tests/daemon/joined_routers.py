@@ -116,7 +116,10 @@ def nodes(client: Any) -> list[Mapping[str, Any]]:
 
 @contextlib.contextmanager
 def router_network(folder: Path, *names: str) -> Iterator[RouterNetwork]:
-    """names  of routers, and of other holders of a certificate"""
+    """Yields a network without routers, and ends its routers afterwards.
+
+    names  of routers, and of other certificates
+    """
     tls = folder / "tls"
     tls.mkdir()
     network = RouterNetwork(folder, Certificates.make(tls, *names), {})
