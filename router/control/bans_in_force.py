@@ -1,4 +1,4 @@
-"""The bans in force: made by hand (over management and in the file) and by rule; they end after a time.
+"""The bans in force: made by hand (over management and in the file) and by rule. A ban with `seconds` ends after them.
 
 Sources: docs/spec/policy-and-auth.md §3.15; docs/spec/management.md §8.12.
 """

@@ -18,7 +18,7 @@ from router.faults import fault_text
 from router.io.dialing import reach, why_not
 from router.io.workers import turn_of
 
-# Maximum number of running logins; more logins wait. So many descriptors are reserved for them. Attack: clients begin
+# Maximum number of running logins; more logins wait. This many descriptors are reserved for them. Attack: clients begin
 # logins and do not continue them. Each one holds a socket here and one at the service.
 MAX_AT_ONCE: Final = 128
 # The same maximum for one host, so that no host takes all places.

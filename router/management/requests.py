@@ -29,7 +29,7 @@ class Requester:
     rights         by the connection's settings when the request is performed
     rule           the place where the rights are written
     facts          of the connection, as in an audit event
-    is_direct      the request is the peer's own; a router does not pass it on
+    is_direct      the request is the peer's own, not one that a router passes on
     """
 
     connection_id: int | None
