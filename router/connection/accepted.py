@@ -1,7 +1,7 @@
 """One accepted connection before AMQP: first bytes, TLS, SASL, the AMQP header.
 
-Everything before the Open is bounded in bytes and in time; every failure is logged and audited.
-Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
+Everything before the Open is limited in bytes and in time. Every failure is logged and audited. Sources:
+docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,10 +66,11 @@ class Connection(Relaying):
         self.listener = listener
         self._identity: Identity | None = None
         self._pace = Pace(gate, self.core, self._deadline)
-        # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
+        # Called with the number of bytes held before the Open, without those that every connection holds. Its owner may
+        # close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
-        self._held = 0  # as it was told last
-        self.elsewhere: Elsewhere | None = None  # makes the steps of the TLS handshake; None: they are made at once
+        self._held = 0  # the number that on_held received last
+        self.elsewhere: Elsewhere | None = None  # runs the steps of the TLS handshake; None: they run here
         self.tenure = Tenure(self.connection_id, self.core.clock(), listener.max_connection_age_s)
 
     # Time
@@ -82,9 +83,11 @@ class Connection(Relaying):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def end_if_over(self, now: float = 0.0) -> bool:
-        """End an open connection whose credentials are worth nothing any more, or that is too old. Has it ended?
+        """Ends an open connection whose credentials are no longer valid, or that is too old.
 
-        now  monotonic seconds; the age is not looked at without
+        Returns True if it has ended.
+
+        now  monotonic seconds; without it the age is not checked
         """
         ending = self.tenure.ending(now, self.surroundings.wall_clock()) if self.is_open else None
         if ending is not None:
@@ -92,12 +95,12 @@ class Connection(Relaying):
         return ending is not None
 
     def revoke(self) -> None:
-        """The verifier vouches for the user no more: end the connection."""
+        """Ends the connection because the verifier no longer accepts the user."""
         if self.is_open:
             self._end_for(REVOKED)
 
     def end_for_revoked_certificate(self) -> None:
-        """However far it has come."""
+        """Ends the connection, open or not, because its certificate is revoked."""
         if self.is_open:
             self._end_for(CERTIFICATE_REVOKED)
         else:
@@ -122,7 +125,7 @@ class Connection(Relaying):
         return b""
 
     def _refuse_header(self, protocol: Protocol) -> None:
-        """Name the header that the router would have taken, as AMQP 1.0 §2.2 asks, and close."""
+        """Names the header that the router expected, as AMQP 1.0 §2.2 asks, and closes."""
         wanted = headers.SASL if self.stage is Stage.SNIFF and self.listener.authenticates_peer else headers.AMQP
         self.layers.write(wanted)
         what = "after authentication " if self.stage is Stage.HEADER else ""
@@ -138,9 +141,9 @@ class Connection(Relaying):
             self.tenure.certificate_ends_at_s = self.tunnel.peer_expires_at_s
 
     def _hold(self, pending: int = 0) -> None:
-        """Tell how many bytes are held.
+        """Reports how many bytes are held.
 
-        pending  of SASL, which wait for the verifier
+        pending  bytes of SASL that wait for the verifier
         """
         if self.tunnel is not None:
             pending += TLS_BYTES + self.tunnel.handshake_bytes
@@ -166,13 +169,13 @@ class Connection(Relaying):
         return self._start_tls(tunnel, data)
 
     def _on_step(self) -> None:
-        """A step of the handshake was made elsewhere."""
+        """Continues after a step of the handshake has run elsewhere."""
         self.receive(b"")
         self.core.work.finish()
 
     @property
     def is_waiting(self) -> bool:
-        """Is a step of the handshake made elsewhere? The socket is not read meanwhile."""
+        """Returns True while a step of the handshake runs elsewhere. The socket is not read during that time."""
         return self.tunnel is not None and self.tunnel.is_waiting
 
     def _fail_for_profile(self, error: Exception) -> None:
@@ -189,9 +192,9 @@ class Connection(Relaying):
         super()._on_tls_failure(failure)
 
     def _count_handshake(self) -> None:
-        """The peer has begun a handshake and does not finish it: that counts towards a ban.
+        """Counts an unfinished TLS handshake towards a ban.
 
-        Attack: ClientHellos without end, each of which costs a signature.
+        Attack: a peer sends ClientHello after ClientHello; each one costs the router a signature.
         """
         if self.stage is Stage.TLS and not self.is_waiting:
             self.gate.count_failure()
@@ -212,7 +215,8 @@ class Connection(Relaying):
 
     def _channel(self) -> Channel:
         if self.listener.is_auth_service:
-            # Certificate and binding are those of the router that asks, and would make its client the router's user.
+            # The certificate and the binding belong to the router that asks. They would make its client this router's
+            # user.
             return Channel(is_encrypted=self.tunnel is not None)
         certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
         tls = self.listener.tls
@@ -251,7 +255,7 @@ class Connection(Relaying):
                 raise AssertionError("only a client derives a key")
 
     def _begins_verification(self) -> bool:
-        """Its turn has come. Returns whether the verifier is to be asked."""
+        """Called when the connection's turn has come. Returns True if the verifier is to be asked."""
         if not self.begins_turn():
             return False
         if self._pace.may_ask():
@@ -260,9 +264,9 @@ class Connection(Relaying):
         return False
 
     def _break_off(self) -> None:
-        """The peer ends the connection, by leaving or by a fault, before it has an answer to its password.
+        """Counts a wrong password if the peer leaves, or commits a fault, before the answer to its password.
 
-        Attack: passwords tried, or processor time taken, without being banned for it. So it counts as a wrong one.
+        Attack: a peer tries passwords, or uses up processor time, and avoids a ban by not waiting for the answer.
         """
         give_up, self._give_up = self._give_up, None
         if give_up is not None:
@@ -270,10 +274,10 @@ class Connection(Relaying):
             self._pace.fail()
 
     def _on_verified(self, result: Answer) -> None:
-        """The verifier answered, perhaps after the router has closed the connection."""
+        """Takes the verifier's answer, perhaps after the router has closed the connection."""
         has_left, self._give_up = self._give_up is None, None
         if has_left or self.stage is not Stage.SASL:
-            # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
+            # Attack: a peer sends passwords just before the deadline of the login, so that the router closes first.
             if is_wrong(result) and not has_left:
                 self._pace.fail()
             self._pace.leave()
@@ -289,10 +293,10 @@ class Connection(Relaying):
         self.core.work.finish()
 
     def _hand_on(self, answer: Answer) -> None:
-        """The time of the verifier's answer has come."""
+        """Passes the verifier's answer on when its delay has passed."""
         was_held, self._give_up = self._give_up is not None, None
         try:
-            # A wrong password has been counted, and may have brought the ban: that it was wrong stands in the records.
+            # A wrong password has been counted and may have caused the ban. The records still say that it was wrong.
             if isinstance(self._end, SaslEnd) and not (
                 was_held and not is_wrong(answer) and self._expel_where_banned()
             ):
@@ -312,7 +316,7 @@ class Connection(Relaying):
         return True
 
     def _may_skip_sasl(self) -> bool:
-        """An AMQP header without SASL before it: the checks of policy §8.3, in their order."""
+        """Checks an AMQP header without SASL before it. The checks of policy §8.3 run in their order."""
         if self.listener.authenticates_peer:
             self.fail(
                 Condition(name=_POLICY, description="Client skipped authentication - forbidden"),
@@ -340,7 +344,7 @@ class Connection(Relaying):
     # Failures
 
     def fail(self, condition: Condition, reason: RouterReason, *lines: Log) -> None:
-        if reason != "handshake_timeout":  # that many wait is no fault of the peer's
+        if reason != "handshake_timeout":  # a long queue of waiting logins is not the peer's fault
             self._break_off()
         else:
             self._count_handshake()
@@ -357,7 +361,7 @@ class Connection(Relaying):
             self._give_up()
 
     def _record_lost(self) -> None:
-        """Record a peer that leaves during its login. A bare TCP connect is a probe; it is not recorded."""
+        """Records a peer that leaves during its login. A TCP connect without data is a probe and is not recorded."""
         if self.is_open:
             self.report(ABORTED)
             return
@@ -366,7 +370,7 @@ class Connection(Relaying):
         if self.stage is Stage.SNIFF:
             return
         if self.stage in (Stage.SASL, Stage.HEADER):
-            # The user, or the name that the peer claimed while it was being verified.
+            # The user, or the name that the peer claimed during the verification.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
             self._break_off()
         self._count_handshake()
@@ -380,7 +384,7 @@ _RESULTS: Final[Mapping[RouterReason, Result]] = {
 
 
 def _reason_of(rejected: Rejected) -> RouterReason:
-    """The reason code; all but `sasl_failed` say nothing about the peer's credentials."""
+    """Returns the reason code. Only `sasl_failed` says that the peer's credentials are wrong."""
     if rejected.detail == TOO_MUCH:
         return "preauth_buffer_exceeded"
     if rejected.condition == FRAMING:

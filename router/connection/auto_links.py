@@ -1,7 +1,7 @@
-"""Auto links: links that the router attaches to containers, for an address of its own.
+"""Auto links: links that the router attaches to containers for an address of this router.
 
-An auto link waits for connections of the role route-container with a name or a container id, and attaches one link to
-each. A container that refuses is asked again. Sources: docs/spec/routing.md §14.
+An auto link waits for connections of the role route-container that have the configured name or container id. It
+attaches one link to each. If a container refuses, the router asks again. Sources: docs/spec/routing.md §14.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from router.effects import Emit, log
 
 Status = Literal["inactive", "attaching", "failed", "active"]
 
-# After a container has refused a link, or ended it.
+# Seconds until the next attempt after a container has refused or ended a link.
 FIRST_RETRY_S: Final = 2.0
 RETRY_S: Final = 5.0
 
@@ -28,7 +28,7 @@ _LINK_NAME: Final = "qdlink.{}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What the connections of an auto link have in common: the name of a connector or listener, or the container id."""
+    """Identifies the connections of an auto link: by the name of a connector or listener, or by the container id."""
 
     kind: Literal["connection", "container"]
     text: str
@@ -36,14 +36,14 @@ class Place:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class AutoLink:
-    """One configured auto link, and what became of it.
+    """One configured auto link and its state.
 
-    name        as it is called in the log
+    name        as it appears in the log
     place       None: it is never attached
     is_in       messages come from the container
     phase       of the address
     external    the address at the container
-    last_error  the description that the container gave when it last refused or ended the link, or why it was not asked
+    last_error  the description of the container's last refusal or end of the link, or the reason why it was not asked
     link        identity of the link that was attached last
     """
 
@@ -65,24 +65,24 @@ class Container(Protocol):
     places: tuple[Place, ...]
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[Condition | None], None]) -> None:
-        """Call `call` with a session that is open, now or later; `failed`, with the reason, where there can be none."""
+        """Calls `call` with an open session, now or later; calls `failed` with the reason if no session is possible."""
         ...
 
     def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
-        """The container has taken the link: messages may go."""
+        """Binds a link that the container has accepted, so that messages can pass."""
         ...
 
     def drop(self, wire: IncomingWire | OutgoingWire) -> None:
-        """The link is over, whichever side ended it."""
+        """Drops a link that either side has ended."""
         ...
 
     def end_link(self, wire: IncomingWire | OutgoingWire) -> None:
-        """Detach the link, without an error."""
+        """Detaches the link without an error."""
         ...
 
 
 class Run:
-    """An auto link on one connection."""
+    """One auto link on one connection."""
 
     __slots__ = ("_auto", "_container", "_core", "_is_first_retry", "_on_failed", "_wire")
 
@@ -101,7 +101,7 @@ class Run:
     def _attach(self, session: Session) -> None:
         auto = self._auto
         if auto.runs.get(self._container) is not self:
-            return  # deleted while the session was begun
+            return  # deleted before the session was open
         name = _LINK_NAME.format(self._core.random_name())
         there, nowhere = Terminus(address=auto.external), Terminus()
         try:
@@ -119,13 +119,13 @@ class Run:
         assert wire is not None
         terminus = wire.source if auto.is_in else wire.target
         if terminus is None or not terminus.address:
-            return  # refused: its Detach follows
+            return  # refused: the Detach follows
         auto.status, auto.last_error = "active", None
         self._is_first_retry = True
         auto.link = self._container.bind(wire, auto.address, auto.phase).identity
 
     def on_detach(self, wire: IncomingWire | OutgoingWire, *, is_closed: bool) -> None:
-        """The container refuses the link, or ends it."""
+        """Handles a Detach from the container, which refuses the link or ends it."""
         self._container.drop(wire)
         self._wire = None
         self._failed(wire.remote_condition)
@@ -144,7 +144,7 @@ class Run:
         self.begin()
 
     def end(self, *, is_connection_gone: bool) -> None:
-        """The auto link was deleted, or its connection is gone, which takes the link with it."""
+        """Ends the run: the auto link was deleted, or its connection is gone together with the link."""
         self._core.set_timer(self, None)
         wire, self._wire = self._wire, None
         if wire is not None and not is_connection_gone:
@@ -152,7 +152,7 @@ class Run:
 
 
 class AutoLinks:
-    """The configured auto links, and the connections that are open to containers."""
+    """The configured auto links, and the open connections to containers."""
 
     def __init__(self, core: Core, emit: Emit) -> None:
         self._core = core
@@ -161,7 +161,7 @@ class AutoLinks:
         self.count = 0
 
     def add(self, auto: AutoLink) -> None:
-        """Attach it wherever its container is."""
+        """Attaches the auto link to every connection that it matches."""
         self.count += 1
         self._core.table.hold(auto.address, auto.phase)
         if auto.place is not None:
@@ -174,11 +174,11 @@ class AutoLinks:
         self._core.table.let_go(auto.address, auto.phase)
 
     def opened(self, container: Container) -> None:
-        """A connection of the role route-container is open. Thousands of links are attached in turns."""
+        """Attaches links to a new connection of the role route-container, in turns: there may be thousands."""
         self._meetings.opened(container)
 
     def lost(self, container: Container) -> None:
-        """The connection is gone, and its links with it."""
+        """Forgets a connection that is gone, together with its links."""
         self._meetings.lost(container)
 
     def _activate(self, auto: AutoLink, container: Container) -> None:

@@ -8,13 +8,13 @@ from router.values import Condition, Described
 
 _DECLARE: Final = (0x31, "amqp:declare:list")
 _DISCHARGE: Final = (0x32, "amqp:discharge:list")
-# Attack: a message of small values that take long to decode. A Discharge has two.
+# Attack: a message of many small values that take long to decode. A Discharge has two values.
 MAX_BYTES: Final = 4096
 MAX_VALUES: Final = 256
 
 
 def read_request(message: bytes) -> bytes | Condition | None:
-    """Returns the id of the transaction that a Discharge names; None for a Declare; the error for all else."""
+    """Returns the transaction id of a Discharge; None for a Declare; the error for anything else."""
     try:
         body = decode_message(message, max_values=MAX_VALUES).body if len(message) <= MAX_BYTES else None
     except CodecError:

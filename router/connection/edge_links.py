@@ -1,4 +1,4 @@
-"""The interior's side of a connection with an edge router: its links, and those of the services that edges have.
+"""The interior's side of a connection with an edge router: its links, including those to services for edges.
 
 All of them pass the gate: vhost policy governs edges as it governs clients (network §3.4). Source: docs/spec/network.md
 §14, §15.
@@ -25,12 +25,12 @@ from router.edge.messages import DOWNLINK, HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
 from router.effects import Log
 from router.values import Handle
 
-# Begins the names of links that an edge makes of its own accord.
+# Prefix of the names of links that an edge makes for itself, not for a client.
 OWN_LINKS: Final = "qdlink."
 
 
 class EdgeLinks(PeerLinks):
-    services: EdgeServices | None = None  # None before the Opens, and where this router is no interior one
+    services: EdgeServices | None = None  # None before the Opens, and if this router is not an interior router
     _downlink: OutLink | None = None
     _streaming: EdgeStreaming | None = None
 
@@ -39,14 +39,14 @@ class EdgeLinks(PeerLinks):
         return self.attachment.connection_id
 
     def open_edge(self, services: EdgeServices, owner: Owner, *, takes_streams: bool) -> None:
-        """The Opens are exchanged.
+        """Prepares the services and the streaming links after the Opens are exchanged.
 
-        owner  hears of the end of links
-        takes_streams  the edge expects links for large messages
+        owner  is informed when links end
+        takes_streams  the edge accepts links for large messages
         """
         self.services = services
         self._streaming = EdgeStreaming(self, owner, self.messages.choose_composition) if takes_streams else None
-        self._tracked: dict[int, str] = {}  # link → key of its address
+        self._tracked: dict[int, str] = {}  # link identity → key of its address
         services.connected(self)
 
     def drop_socket(self) -> None:
@@ -74,9 +74,11 @@ class EdgeLinks(PeerLinks):
             self.services.carry_out([*tracking.sender_attached(self.connection_id, live.key, destinations)])
 
     def attach_here(self, wire: Wire) -> None:
-        """No link route has it. A link that the edge has sent on for a client, under that client's name, finds none:
-        the last container has gone since the edge asked. Bound to an address of the same name it would be open, and its
-        client would wait for nothing.
+        """Binds a link to an address here, because no link route matches.
+
+        Refuses a link that the edge has forwarded for a client under that client's name: the last container has gone
+        since the edge asked. Bound to an address of the same name, the link would be open and its client would wait in
+        vain.
         """
         named = wire.named
         may_be_routed = named is not None and named.is_mobile and not (named.is_management or named.is_dynamic)
@@ -87,7 +89,7 @@ class EdgeLinks(PeerLinks):
             super().attach_here(wire)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
-        """The link by which the edge gets what is for itself: for its own id, and once."""
+        """Accepts the edge's downlink, for its own id and only once. It carries the messages for this edge."""
         is_down = self.services is not None and isinstance(wire, OutgoingWire) and terminus.capabilities == (DOWNLINK,)
         if not is_down:
             super().attach_router(wire, terminus)
@@ -104,7 +106,7 @@ class EdgeLinks(PeerLinks):
             self._record_claim(terminus.address or "")
             wire.refuse(FORBIDDEN)
             return
-        # The gate judges the name that stands in the Attach: the edge's id.
+        # The gate judges the name in the Attach: the edge's id.
         named = self._resolve(self.container)
         refusal = self._over_budget("attach", "AMQP Attach") or self.gate.attach(request_of(wire, terminus, named))
         if refusal is not None:
@@ -130,9 +132,9 @@ class EdgeLinks(PeerLinks):
             self._streaming.forget(session)
 
     def _is_anothers(self, address: Address) -> bool:
-        """Does an edge with another login have this id now?
+        """Returns True if an edge with another login has this id now.
 
-        Attack: an edge that takes another's id gets a share of its messages.
+        Attack: an edge takes another edge's id and gets a share of its messages.
         """
         live = self.core.table.find(address)
         services = self.services
@@ -223,7 +225,7 @@ class EdgeLinks(PeerLinks):
             return services.carry_out(answered)
         request, reply = answered
         to = self._resolve(request.reply_to)
-        # Attack: a request whose answer goes to somebody else.
+        # Attack: a request whose answer goes to another peer.
         if not isinstance(to, Address) or self.core.owner_of(to, self.attachment, is_ingress=False) != "own":
             return None
         asker = self.core.links[link]
@@ -266,4 +268,4 @@ class EdgeLinks(PeerLinks):
 
 
 def _ignore(_delivery: Handle) -> None:
-    """Messages to services are settled as they come."""
+    """Does nothing: messages to services are settled when they come."""

@@ -1,4 +1,4 @@
-"""Messages between an edge router and its interior: those of their services as bytes, and what users' carry.
+"""Messages between an edge router and its interior: encodes service messages, and annotates users' messages.
 
 Source: docs/spec/network.md §14.3, §14.5-§14.8.
 """
@@ -17,17 +17,20 @@ from router.core.in_links import InLink, Redirected
 from router.edge.messages import Message
 from router.values import Described, Handle, symbol, ulong
 
-# Attack: a message of small values that take long to decode.
+# Attack: a message of many small values that take long to decode.
 MAX_VALUES: Final = 256
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x77
 
 
 class Unreadable(ValueError):
-    """Bytes that are no message. The text holds nothing of the peer's."""
+    """The bytes are not a message. The text contains nothing that the peer sent."""
 
 
 def encode_service(message: Message, node: str) -> bytes:
-    """A message of this router's own. node  `0/ID`"""
+    """Encodes a service message of this router.
+
+    node  `0/ID`
+    """
     parts: list[tuple[int, Any]] = []
     if message.has_header:
         parts.append((_HEADER, [False]))
@@ -43,7 +46,7 @@ def encode_service(message: Message, node: str) -> bytes:
 
 
 def decode_service(payload: bytes) -> Message:
-    """Errors: Unreadable"""
+    """Decodes a service message. Errors: Unreadable"""
     try:
         found = decode_message(payload, max_values=MAX_VALUES)
     except CodecError as error:
@@ -58,9 +61,9 @@ def decode_service(payload: bytes) -> Message:
 
 
 def without_route(link: InLink, inspect: Callable[[Handle, int], int]) -> Callable[[Handle, int], int]:
-    """`inspect` for a link between an edge and an interior: what it says of ingress and trace counts for nothing.
+    """Wraps `inspect` for a link between an edge and an interior: drops the ingress and trace that the message claims.
 
-    Attack: an edge that names another router as the ingress of its messages, so that they are lost or go in circles.
+    Attack: an edge names another router as the ingress of its messages, so that they are lost or travel in circles.
     """
 
     def look(delivery: Handle, size: int) -> int:
@@ -74,12 +77,12 @@ def without_route(link: InLink, inspect: Callable[[Handle, int], int]) -> Callab
 
 
 def edge_composer(link: InLink | None, size: int) -> bytes:
-    """The `compose` of an edge router: it writes neither ingress nor trace. The message in the buffer was inspected."""
+    """Composes messages on an edge router, without ingress and trace. The message in the buffer was inspected."""
     return _composed(link, size, None)
 
 
 def telling_composer(link: InLink | None, size: int) -> bytes:
-    """The same, to an interior that is told of reply-tos."""
+    """Composes the same message for an interior that receives reply-tos."""
     return _composed(link, size, vouched(link, size))
 
 

@@ -1,4 +1,4 @@
-"""The services of an interior router for its edges: the machine's events, and its effects.
+"""The services of an interior router for its edges: passes events to the machine and carries out its effects.
 
 Source: docs/spec/network.md §14.
 """
@@ -55,17 +55,20 @@ class EdgeServices:
         self.node = f"0/{core.router_id}"
         self.clock = clock
         self._emit = emit
-        self._edges: dict[int, EdgeConnection] = {}  # by connection
-        self._senders: dict[int, ServiceOutLink] = {}  # by link
+        self._edges: dict[int, EdgeConnection] = {}  # by connection id
+        self._senders: dict[int, ServiceOutLink] = {}  # by link identity
         core.on_changed = self._on_changed
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Called once a second.
+
+        now  monotonic seconds
+        """
         self.carry_out(self.machine.tick(now))
         self.core.work.finish()
 
     def carry_out(self, effects: Sequence[Effect]) -> Condition | None:
-        """Returns why the message that was just received is rejected; None: it is not."""
+        """Carries out the effects. Returns the reason if the message that was just received is rejected, else None."""
         rejected = None
         for effect in effects:
             match effect:
@@ -101,7 +104,7 @@ class EdgeServices:
     # Links
 
     def add_tracking(self, link: ServiceOutLink, connection: int) -> bool:
-        """Returns False where the edge has such a link already."""
+        """Adds a tracking link. Returns False if the edge already has one."""
         if not self.machine.tracking.link_up(connection, link.identity):
             return False
         self._senders[link.identity] = link
@@ -115,7 +118,7 @@ class EdgeServices:
     # Addresses
 
     def _find(self, text: str, is_sender: bool) -> LookupReply:
-        """What a look-up of an edge finds."""
+        """Returns the answer to a look-up of an edge."""
         address = self.core.resolve(text)
         routed = None
         if isinstance(address, Address) and address.is_mobile and not address.is_management:

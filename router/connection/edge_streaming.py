@@ -1,6 +1,6 @@
-"""Large messages between an edge and its interior, seen from either: on links without an address, messages name theirs.
+"""Large messages between an edge and its interior, on either side.
 
-Source: docs/spec/network.md §10.6, §14.
+They use links without an address; each message names its own. Source: docs/spec/network.md §10.6, §14.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _TERMINUS: Final = Terminus(expiry_policy="link-detach")
 
 
 class Owner(SessionOwner, LinkOwner, Protocol):
-    """The peer, which hears of the end of sessions and links that the router began."""
+    """The peer. It is informed when sessions and links end that the router began."""
 
 
 class Lending(Protocol):
@@ -38,7 +38,10 @@ class Lending(Protocol):
 
 
 class EdgeStreaming:
-    """streaming  the links, by which large messages pass those that they would go on"""
+    """Extra links of one connection for large messages.
+
+    streaming  the links, on which large messages overtake the links that they would otherwise use
+    """
 
     def __init__(self, links: Lending, owner: Owner, compose: Callable[[OutLink], None]) -> None:
         """compose  sets how messages leave on a link"""
@@ -52,7 +55,7 @@ class EdgeStreaming:
         self._is_refused = False
 
     def begin(self) -> None:
-        """Begin some sessions. A message that comes before one is answered goes where small ones do."""
+        """Begins some sessions. A message that comes before a session is answered uses the links of small messages."""
         with suppress(CannotBegin):
             self._lanes.begin(SPARE)
 
@@ -67,7 +70,7 @@ class EdgeStreaming:
             wire = session.attach_sender(name, self._owner, source=_TERMINUS, target=_TERMINUS)
         except CannotBegin:
             return None
-        # The message waits in the link's queue for the credit that comes with the peer's answer.
+        # The message waits in the link's queue for the credit that follows the peer's answer.
         link = LargeOutLink(core.next_identity(), wire, links.attachment, core.work, self.streaming)
         core.adopt(link, links.attachment)
         self._compose(link)
@@ -77,15 +80,15 @@ class EdgeStreaming:
 
     def _on_answer(self, wire: OutgoingWire) -> None:
         if wire.target is None:
-            self._is_refused = True  # the links that there are take what comes from now on
+            self._is_refused = True  # from now on the existing links take the messages
         else:
             self._links.log_attached(wire)
 
     def forget(self, session: Session) -> None:
-        """A session of the connection has ended, perhaps one of these."""
+        """Forgets a session of the connection that has ended; it may be one of these sessions."""
         self._lanes.forget(session)
 
     def end(self) -> None:
-        """The connection is going."""
+        """Ends the use of these links because the connection is closing."""
         self._is_refused = True
         self.streaming.clear()

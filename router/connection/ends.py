@@ -12,13 +12,13 @@ from router.amqp import headers
 
 
 class End(Protocol):
-    """Takes the bytes that come out above the layers; returns what it leaves for the end that follows it."""
+    """Takes the bytes that come out above the layers; returns the bytes that it leaves for the next end."""
 
     def receive(self, data: bytes, /) -> bytes | None: ...
 
 
 class NoEnd:
-    """The end of a connection that is over: takes nothing."""
+    """The end of a closed connection: takes nothing."""
 
     __slots__ = ()
 
@@ -28,14 +28,14 @@ class NoEnd:
 class HeaderEnd:
     """Waits for a whole protocol header.
 
-    begin  (protocol, bytes from its header on) begins what the header announces, and returns what is left for that
+    begin  (protocol, bytes from the header on) begins what the header announces; returns the bytes that remain for it
     """
 
     __slots__ = ("_begin", "_early")
 
     def __init__(self, begin: Callable[[headers.Protocol, bytes], bytes]) -> None:
         self._begin = begin
-        self._early = b""  # the beginning of a header
+        self._early = b""  # the first bytes of a header
 
     def receive(self, data: bytes) -> bytes:
         data = self._early + data
@@ -48,8 +48,8 @@ class SaslEnd:
     """One SASL exchange.
 
     write      takes its replies
-    carry_out  does everything else that it asks for
-    on_held    gets how many bytes wait for the verifier
+    carry_out  does everything else that the exchange asks for
+    on_held    receives the number of bytes that wait for the verifier
     """
 
     __slots__ = ("_carry_out", "_negotiation", "_on_held", "_write")
@@ -67,24 +67,30 @@ class SaslEnd:
         self._on_held = on_held
 
     def start(self, header: bytes = b"") -> None:
-        """header  to be written first"""
+        """Starts the exchange.
+
+        header  to be written first
+        """
         self._follow(self._negotiation.start(), header)
 
     def receive(self, data: bytes) -> bytes:
         return self._follow(self._negotiation.receive(data))
 
     def resume(self, result: Answer) -> bytes:
-        """The verifier has answered a server's negotiation. Returns as `receive`."""
+        """Continues a server's negotiation with the verifier's answer. Returns what `receive` returns."""
         assert isinstance(self._negotiation, ServerNegotiation)
         return self._follow(self._negotiation.resume(result))
 
     def derived(self, salted: bytes) -> bytes:
-        """What a client's negotiation asked for is computed. Returns as `receive`."""
+        """Continues a client's negotiation with the derived key. Returns what `receive` returns."""
         assert isinstance(self._negotiation, ClientNegotiation)
         return self._follow(self._negotiation.resume(salted))
 
     def _follow(self, effects: list[SaslEffect], first: bytes = b"") -> bytes:
-        """first  to be written before the replies, in one piece with them"""
+        """Carries out the effects, and returns the bytes that are left.
+
+        first  to be written before the replies, in one piece with them
+        """
         for effect in effects:
             if isinstance(effect, Reply):
                 first += effect.data

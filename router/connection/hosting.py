@@ -1,4 +1,4 @@
-"""Links of other peers that go on over one connection: their session, and what ends with it.
+"""Links of other peers that are routed over one connection: their sessions, and their end.
 
 Source: docs/spec/network.md §11; docs/spec/routing.md §15.3.
 """
@@ -20,18 +20,22 @@ from router.connection.route_patterns import may_route_links, may_serve
 from router.connection.terms import DEFAULT_SESSION_BYTES
 from router.core.attachments import Attachment
 
-# Links that one peer has to answer. Attack: a container, a neighbour or an edge that takes attaches and answers none.
+# Maximum number of links that one peer has not answered. Attack: a container, a neighbour or an edge takes attaches and
+# answers none.
 MAX_UNANSWERED: Final = 4096
-# It is logged so often that a peer takes no more links. Attack: a client that attaches and attaches.
+# Seconds between two log lines about a peer that takes no more links. Attack: a client attaches again and again.
 FULL_LOGGED_S: Final = 60
 
-# What a link route that a peer makes for itself takes beside its texts, and how often these are there.
+# Bytes of a link route that a peer makes for itself, without its texts; and the number of copies of the texts.
 ROUTE_BYTES: Final = 4 * 1024
 ROUTE_COPIES: Final = 4
 
 
 class _Waiting(NamedTuple):
-    """A link that waits for a session. owner  as of Lanes.lease"""
+    """A link that waits for a session.
+
+    owner  see Lanes.lease
+    """
 
     owner: object
     call: Callable[[Session], None]
@@ -40,7 +44,10 @@ class _Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnRoute:
-    """identity, name, pattern  as management shows them; the pattern as it was written"""
+    """A link route that the peer made for the connection.
+
+    identity, name, pattern  as management shows them; the pattern as it was written
+    """
 
     identity: str
     name: str | None
@@ -50,17 +57,19 @@ class OwnRoute:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes: its objects, and its texts in several tables."""
+        """Its bytes in memory: its objects, and its texts in several tables."""
         return ROUTE_BYTES + ROUTE_COPIES * (len(self.pattern) + len(self.name or "") + len(self.route.remove))
 
 
 class Hosting:
-    """places      by which link routes mean the connection; none: by none of those that are configured
-    routed      the links that go on here
+    """The other peers' links on one connection.
+
+    places      names under which configured link routes find the connection; empty: none finds it
+    routed      the links that are routed to this peer
     own         link routes that the peer made for the connection, by identity
-    unanswered  how many of them the peer has to answer
-    is_gone     the connection is gone: no link goes on here any more
-    overruns    as of its sessions
+    unanswered  number of routed links that the peer has not answered
+    is_gone     the connection is gone: no link is routed to it any more
+    overruns    given to its sessions
     """
 
     def __init__(self, links: PeerLinks) -> None:
@@ -70,9 +79,9 @@ class Hosting:
         self.unanswered = 0
         self.is_gone = self.overruns = False
         self._peers = links
-        self._lanes: Lanes | None = None  # for the links that the router attaches for others; None: there are none
-        self._waiting: deque[_Waiting] = deque()  # for the answer to a Begin
-        self._full_at: float | None = None  # when it was logged last that the peer takes no more links
+        self._lanes: Lanes | None = None  # for links that the router attaches for other peers; None: none so far
+        self._waiting: deque[_Waiting] = deque()  # wait for the answer to a Begin
+        self._full_at: float | None = None  # time of the last log line about a peer that takes no more links
 
     @property
     def links(self) -> Limiting:
@@ -88,7 +97,7 @@ class Hosting:
 
     @property
     def session_bytes(self) -> int:
-        """What may come on one session before it is read."""
+        """Maximum number of unread bytes on one session."""
         terms, account = self._peers.terms, self.attachment.account
         number = len(self._peers.engine.sessions)
         return (
@@ -103,24 +112,24 @@ class Hosting:
 
     @property
     def space(self) -> str:
-        """What the addresses of the peer's tenant begin with; "" where it has no tenant."""
+        """The prefix of the addresses of the peer's tenant; "" if it has no tenant."""
         address = self._peers.resolve("x")
         return address.name.removesuffix(address.plain) if isinstance(address, Address) else ""
 
     def keep_own(self, own: OwnRoute) -> None:
-        """The peer has made a link route for the connection. It is charged for it."""
+        """Stores a link route that the peer made for the connection, and charges the connection for it."""
         self.own[own.identity] = own
         self.attachment.hold_routes(own.size)
 
     def drop_own(self, identity: str) -> OwnRoute | None:
-        """The link route is gone; None: it was."""
+        """Removes the link route. None if it is already gone."""
         own = self.own.pop(identity, None)
         if own is not None:
             self.attachment.hold_routes(-own.size)
         return own
 
     def takes(self, name: str, direction: Direction) -> bool:
-        """May links to the address of that name go on to a peer that made a link route for itself?"""
+        """Returns True if links to this address may be routed to a peer that made a link route for itself."""
         gate, space = self._peers.gate, self.space
         if not name.startswith(space) or not may_route_links(gate):
             return False
@@ -128,7 +137,7 @@ class Hosting:
         return isinstance(address, Address) and may_serve(gate, address, direction)
 
     def begin(self) -> bool:
-        """Begin a session, so that an attach needs not wait for it. False: there can be none."""
+        """Begins a session, so that an attach need not wait for it. Returns False if no session is possible."""
         try:
             if not self._all_lanes().is_begun:
                 self._all_lanes().begin()
@@ -140,7 +149,7 @@ class Hosting:
         if self._lanes is None:
             engine, most, left = self._peers.engine, MAX_LANES, CHANNELS_LEFT
             if not self.attachment.is_neighbour:
-                most, left = MAX_BROKER_LANES, min(left, engine.channels // 4)  # some brokers permit few
+                most, left = MAX_BROKER_LANES, min(left, engine.channels // 4)  # some brokers permit only few sessions
             self._lanes = Lanes(engine, self._begin_own, self._go_on, most=most, channels_left=left)
         return self._lanes
 
@@ -156,10 +165,10 @@ class Hosting:
     def with_session(
         self, owner: object, call: Callable[[Session], None], failed: Callable[[Condition | None], None]
     ) -> None:
-        """Call `call` with a session that is open, now or later; `failed` where there can be none.
+        """Calls `call` with an open session, now or later; calls `failed` if no session is possible.
 
-        owner   whose link it is
-        failed  gets the reason, where it is not that the connection goes or ends all sessions
+        owner   the user that the link belongs to
+        failed  receives the reason; None if the connection closes or all sessions end
         """
         if self.is_gone:
             failed(None)
@@ -173,7 +182,7 @@ class Hosting:
         self._peers.core.work.begin(self._going_on())
 
     def _going_on(self) -> Iterator[None]:
-        """Those that have waited for a session go on, in turns: thousands of auto links may."""
+        """Gives sessions to waiting links in turns: there may be thousands of auto links."""
         waiting = self._waiting
         while waiting and not self.is_gone:
             first = waiting[0]
@@ -190,16 +199,17 @@ class Hosting:
             yield
 
     def tell_window(self, session: Session, owner: object) -> None:
-        """The session is to get its first link, which this connection pays for: the owner's windows fit its account.
+        """Sets the window of a session before its first link, so that all windows of the owner fit into its account.
 
-        Attack: receivers of many auto links take nothing. What the broker sends for them may fill every window.
+        Attack: receivers of many auto links take nothing. The messages that the broker sends for them may fill every
+        window.
         """
         theirs = (each for each, whose in self._all_lanes().sessions.items() if whose is owner)
         number = sum(any(isinstance(wire, IncomingWire) for wire in each.wires.values()) for each in theirs)
         session.tell_window(min(self.session_bytes, self.attachment.account.session_bytes(number + 1)))
 
     def full(self, why: str) -> Condition:
-        """The error for a link that the peer has no place for, which is logged now and then."""
+        """Returns the error for a link that the peer has no capacity for. Logs it at most once in FULL_LOGGED_S."""
         now, text = self._peers.core.clock(), f"the container '{self.container}' takes no more links: {why}"
         if self._full_at is None or now >= self._full_at + FULL_LOGGED_S:
             self._full_at = now
@@ -207,12 +217,12 @@ class Hosting:
         return Condition(name="amqp:resource-limit-exceeded", description=text)
 
     def _fail_waiting(self) -> None:
-        """There is no session for them."""
+        """Fails all waiting links, because there is no session for them."""
         waiting, self._waiting = self._waiting, deque()
         self._peers.core.work.begin(_failing(waiting))
 
     def on_end(self, session: Session) -> None:
-        """The peer has ended a session. Where that had no link yet, it may have been begun for those that wait."""
+        """Handles the peer's End. A session without a link may have been begun for waiting links: these fail."""
         lanes = self._all_lanes()
         was_used = lanes.sessions.get(session) is not None
         lanes.forget(session)
@@ -221,13 +231,13 @@ class Hosting:
         self._peers.end(session)
 
     def losing(self) -> Iterator[Iterator[None]]:
-        """The connection is gone: the steps in which each of the others learns it."""
-        self._lanes = None  # lest it refers to what refers to it
+        """Returns the steps in which each routed link learns that the connection is gone."""
+        self._lanes = None  # breaks a reference cycle
         return map(_losing, list(self.routed))
 
 
 def _losing(routed: Onward) -> Iterator[None]:
-    """In one step: what it raises ends it alone."""
+    """Tells one link in a single step; an exception ends only this step."""
     routed.lose()
     yield from ()
 

@@ -1,7 +1,7 @@
-"""The inspection of messages before they are routed, worked out once per link when it attaches.
+"""The inspection of messages before they are routed. A link chooses its inspection once, when it attaches.
 
-A link pays only for what it needs: messages that begin with neither annotations nor properties pass after one look at
-eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-auth.md §3.9.
+A link pays only for what it needs: a message that begins with neither annotations nor properties passes after a check
+of eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-auth.md §3.9.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ def condition_of(refusal: Refusal) -> Condition:
 
 
 def wire_of(link: InLink | OutLink) -> IncomingWire | OutgoingWire:
-    """The engine's link, which the core knows by what it uses of it."""
+    """Returns the engine's link; the core knows only the part of its interface that it uses."""
     wire = link.wire
     assert isinstance(wire, IncomingWire | OutgoingWire)
     return wire
 
 
 def target_of(link: InLink) -> str | None:
-    """The text of a sender's target address, as its peer wrote it."""
+    """Returns a sender's target address as its peer wrote it."""
     target = wire_of(link).target
     return target.address if target is not None else None
 
@@ -42,9 +42,9 @@ _LAYOUT = layout.CompiledWalk(MESSAGE)  # of whole messages
 
 
 def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque: bool) -> Callable[[Handle, int], int]:
-    """The `inspect` of a link with a target: returns the message's size, or -1 after it was refused.
+    """Returns the `inspect` function of a link with a target. It returns the message's size, or -1 after a refusal.
 
-    may_be_opaque  nothing is checked of each message: what is no AMQP section is forwarded as it is (routing §10.5)
+    may_be_opaque  messages are not checked: one without AMQP sections is forwarded as it is (routing §10.5)
     """
     limit = link.max_message_bytes
     own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
@@ -80,7 +80,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque
         return size
 
     def inspect_strictly(delivery: Handle, size: int) -> int:
-        """Looks at the message as a whole; of one that streams, at the rest as it comes."""
+        """Checks the whole message. Of a message that streams, checks the rest as it comes."""
         if limit and size > limit and link.on_oversize(delivery, size, 0):
             return -1
         link.annotations = None
@@ -113,7 +113,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque
         return size
 
     def may_claim(delivery: Handle, claimed: bytes) -> bool:
-        """May the message have this user-id? It is refused where not."""
+        """Returns True if the message may have this user-id. Refuses the message if not."""
         refusal = gate.refuse_user_id(claimed, link.identity, target) if claimed != own_user else None
         if refusal is not None:
             link.refuse(delivery, condition_of(refusal))
@@ -126,7 +126,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque
 
 
 def _fault_in(size: int) -> MessageFault:
-    """The fault of the malformed message in the buffer, as precisely as it is known."""
+    """Returns the fault of the malformed message in the buffer, as precisely as possible."""
     try:
         sections.take_apart(MESSAGE, sections.find(MESSAGE, size))
     except MessageFault as fault:
@@ -135,7 +135,7 @@ def _fault_in(size: int) -> MessageFault:
 
 
 class _Rest:
-    """The rest of one message, as its stream shows it (router.core.in_links.Rest)."""
+    """Checks the rest of one message as its stream delivers it (router.core.in_links.Rest)."""
 
     __slots__ = ("_layout", "_record")
 
@@ -159,7 +159,7 @@ class _Rest:
 def reply_inspector(
     link: InLink, inspect: Callable[[Handle, int], int], gate: ConnectionGate, target: Address
 ) -> Callable[[Handle, int], int]:
-    """`inspect` for a link that was attached to reply: each message has to come in time."""
+    """Wraps `inspect` for a link that was attached to reply: refuses a message that comes too late."""
 
     def look(delivery: Handle, size: int) -> int:
         size = inspect(delivery, size)
@@ -174,11 +174,11 @@ def reply_inspector(
     return look
 
 
-See = Callable[[bytes], None]  # is shown a message up to its body
+See = Callable[[bytes], None]  # receives a message up to its body
 
 
 def observed(inspect: Callable[[Handle, int], int], see: See) -> Callable[[Handle, int], int]:
-    """`inspect`, and every message it lets pass is shown (messageLoggingComponents)."""
+    """Wraps `inspect`: passes every admitted message to `see` (messageLoggingComponents)."""
 
     def look(delivery: Handle, size: int) -> int:
         size = inspect(delivery, size)
@@ -192,7 +192,7 @@ def observed(inspect: Callable[[Handle, int], int], see: See) -> Callable[[Handl
 def observed_sending(
     compose: Callable[[InLink | None, int], bytes] | None, see: See
 ) -> Callable[[InLink | None, int], bytes]:
-    """`compose`, and every message that is sent is shown."""
+    """Wraps `compose`: passes every sent message to `see`."""
 
     def look(link: InLink | None, size: int) -> bytes:
         payload = compose(link, size) if compose is not None else message_bytes(size)
@@ -216,9 +216,11 @@ def router_for(
     core: Core,
     resolve: Callable[[str], Address | Unclear],
 ) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
-    """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it.
+    """Returns the `route` function of an anonymous link.
 
-    resolve  what a text means to the peer
+    It inspects the message, asks policy about its address and finds the address.
+
+    resolve  returns the address that the peer means by a text
     """
 
     def route(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
@@ -253,9 +255,10 @@ def router_for(
 
 
 def _bind(link: InLink, named: Address, phase: int) -> None:
-    """Tell the next router what the message is bound to, where its own text means something else there.
+    """Tells the next router the address that the message is bound to, if its own text means something else there.
 
-    Attack: a tenant writes what is in its space here, and another's there; or a phase that counts for nothing here.
+    Attack: a tenant writes an address that is in its own space here, but in another tenant's space on the next router.
+    Or it writes a phase that has no effect here.
     """
     own = link.annotations
     if own is None:
@@ -268,7 +271,10 @@ def _bind(link: InLink, named: Address, phase: int) -> None:
 
 
 def _may_name_phase(link: InLink, own: Annotations, gate: ConnectionGate) -> bool:
-    """May a message name its phase? Those of edges, as their links may: it leads past what stands before the phase."""
+    """Returns True if a message may name its phase: only messages of edges whose links may.
+
+    A phase leads past the waypoints before it.
+    """
     settings = gate.settings
     if own.to is None or not link.attachment.is_edge:
         return False
@@ -280,7 +286,7 @@ def _may_name_phase(link: InLink, own: Annotations, gate: ConnectionGate) -> boo
 def outside(
     link: InLink, route: Callable[[Handle, int], tuple[LiveAddress, int] | None], gate: ConnectionGate
 ) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
-    """`route`, but to no consumer inside the router."""
+    """Wraps `route`: refuses messages to consumers inside the router."""
 
     def look(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
         routed = route(delivery, size)
@@ -293,7 +299,7 @@ def outside(
 
 
 def to_of(size: int) -> str | None:
-    """properties.to of the message in the buffer, None without. Errors: MessageFault"""
+    """Returns properties.to of the message in the buffer, None without it. Errors: MessageFault"""
     properties_at = sections.find_properties(MESSAGE, size)
     if properties_at == sections.LOOK_CLOSER:
         properties_at = sections.find(MESSAGE, size).properties_at
@@ -301,12 +307,15 @@ def to_of(size: int) -> str | None:
 
 
 def subject_of(size: int) -> str | None:
-    """The subject of the message in the buffer."""
+    """Returns the subject of the message in the buffer."""
     return sections.subject(MESSAGE, size)
 
 
 def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool) -> int:
-    """Take the router's keys off the message in the buffer; remember them where they count. Returns the new size."""
+    """Removes the router annotations from the message in the buffer, and keeps them if they count.
+
+    Returns the new size.
+    """
     annotations = sections.take_apart(MESSAGE, envelope)
     if not annotations.routers:
         return envelope.size
@@ -316,10 +325,11 @@ def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool
 
 
 def composer(router_id: str, *, vouches: bool) -> Callable[[InLink | None, int], bytes]:
-    """The `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3).
+    """Returns the `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3).
 
-    vouches  the receiver is an edge that is told of reply-tos
-    The message has been inspected: what of it would be a fault cannot be one here.
+    The message has been inspected, so that composing it cannot find a fault.
+
+    vouches  the receiver is an edge that receives reply-tos
     """
     own_id = f"0/{router_id}"
 

@@ -1,13 +1,13 @@
-"""Sessions that the router begins for links which carry users' messages to or from another router, or a broker.
+"""Sessions that the router begins for links with users' messages, to or from another router or a broker.
 
-A session has one window. What a receiver does not take of a large message stays in it, and when that is full nothing
-else comes on the session: so each link has a session of its own, as far as there may be. Where there are no more, the
-links of one user share.
+A session has one window. What a receiver does not take of a large message stays in the window. When the window is full,
+no other message passes on the session. Therefore each link gets its own session while there are enough of them. After
+that, the links of one user share sessions.
 
-Attacks: a few large messages to a receiver of one's own that gives no credit. All large messages between two routers
-waited for them, and between an edge and its interior everything did. A client of a link route, or of an auto link's
-address, that takes nothing: nobody received anything from the broker any more. One that attaches to what the broker
-ends the session for.
+Attacks: a few large messages to an own receiver that gives no credit. All large messages between two routers waited for
+them, and between an edge and its interior all messages did. A client of a link route, or of an auto link's address,
+takes nothing: then no client received anything from the broker any more. A client attaches to an address for which the
+broker ends the session.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,18 +15,21 @@ from typing import Final
 
 from router.amqp.engine import CannotBegin, Engine, Session
 
-# Of one kind on a connection, each of which has a window and a channel.
+# Maximum number of sessions of one kind on a connection. Each has a window and a channel.
 MAX_LANES: Final = 128
-# The same to a broker, where each client has its own.
+# The same maximum for a broker, where each client has its own session.
 MAX_BROKER_LANES: Final = 512
-# Channels that are left to others: the peer's own sessions, and those of another kind.
+# Channels that are reserved for the peer's own sessions, and for sessions of another kind.
 CHANNELS_LEFT: Final = 16
-# Sessions in advance, for links that do not wait for one.
+# Number of sessions begun in advance, for links that do not wait.
 SPARE: Final = 4
 
 
 class Lanes:
-    """sessions  that links can be attached on, in the order of their answers -> whose links they have, or had"""
+    """The sessions of one kind on a connection.
+
+    sessions  sessions for links, in the order of their answers -> the owner whose links they have, or had
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Lanes:
         channels_left: int = CHANNELS_LEFT,
     ) -> None:
         """begin     begins one more session. Errors: CannotBegin
-        on_ready  called when links can be attached on one more
+        on_ready  called when one more session is ready for links
         """
         self.sessions: dict[Session, object] = {}
         self._engine = engine
@@ -46,23 +49,23 @@ class Lanes:
         self._on_ready = on_ready
         self._most = most
         self._channels_left = channels_left
-        self._begun: set[Session] = set()  # and not answered
+        self._begun: set[Session] = set()  # begun and not answered
 
     @property
     def is_begun(self) -> bool:
-        """Is there one, or one on its way?"""
+        """Returns True if there is a session, or if one has been begun."""
         return bool(self.sessions or self._begun)
 
     @property
     def _may_begin(self) -> int:
-        """How many more there may be. The first may always."""
+        """How many more sessions may begin. The first session may always begin."""
         if not self.is_begun:
             return 1
         channels = self._engine.channels_left - self._channels_left
         return max(min(self._most - len(self.sessions) - len(self._begun), channels), 0)
 
     def begin(self, count: int = 1) -> None:
-        """Begin so many more, or as many as there may be. Errors: CannotBegin, where there is none at all"""
+        """Begins `count` more sessions, or as many as possible. Errors: CannotBegin if there is no session at all"""
         for _ in range(count):
             if not self._may_begin:
                 return
@@ -76,12 +79,13 @@ class Lanes:
         self._on_ready()
 
     def lease(self, owner: object, *, wanted: int = 1) -> Session | None:
-        """For one link: a session without links. None: one is on its way, and `on_ready` says when it is there.
+        """Returns a session without links for one link. None: a session has been begun, and `on_ready` is called later.
 
-        Where there can be no more, or this owner has as many as are left for all others, it shares one: of its own, or
-        of another's where it has none. So nobody takes all that there are.
+        The link shares a session if no more sessions are possible, or if this owner has as many as remain for all
+        others. It shares one of its owner's sessions, or another owner's if it has none. So no owner takes all
+        sessions.
 
-        wanted  links that wait for a session, this one too
+        wanted  number of links that wait for a session, this one included
         Errors  CannotBegin: no session has a handle left
         """
         self._end_spent()
@@ -101,26 +105,26 @@ class Lanes:
         if not found.wires:
             self.sessions[found] = owner
             if len(empty) == 1 and not self._begun:
-                self.begin()  # for the next one, which then does not wait
+                self.begin()  # for the next link, which then need not wait
         return found
 
     def _end_spent(self) -> None:
-        """End those that have no link, and something left of links that are gone: it would stay in their windows."""
+        """Ends sessions without links whose window still holds data of links that are gone."""
         for session in [each for each in self.sessions if not each.wires and not each.is_clear]:
             del self.sessions[session]
             session.close()
 
     def lease_now(self) -> Session | None:
-        """A session for a link that does not wait, which shares one if it must; None: there is none yet.
+        """Returns a session, perhaps a shared one, for a link that does not wait; None if there is none yet.
 
-        Others are begun for those that come next.
+        Begins more sessions for the next links.
         """
         if not self._begun and sum(not session.wires for session in self.sessions) < SPARE:
             self.begin(SPARE)
         return _least(self.sessions)
 
     def forget(self, session: Session) -> bool:
-        """The peer has ended a session. Returns whether it was one of these."""
+        """Forgets a session that the peer has ended. Returns True if it was one of these sessions."""
         is_own = session in self.sessions or session in self._begun
         self.sessions.pop(session, None)
         self._begun.discard(session)
@@ -128,7 +132,7 @@ class Lanes:
 
 
 def _least(sessions: Iterable[Session]) -> Session | None:
-    """The one with the fewest links, of those that have room for one more."""
+    """Returns the session with the fewest links, among those with room for one more."""
     found: Session | None = None
     for session in sessions:
         if (found is None or len(session.wires) < len(found.wires)) and session.has_handles:

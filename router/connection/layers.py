@@ -1,7 +1,7 @@
-"""The layers between a connection's socket and AMQP, in a list: TLS, HTTP with WebSocket (router.web.layer).
+"""The list of layers between a connection's socket and AMQP: TLS, HTTP with WebSocket (router.web.layer).
 
-Above them stands one end at a time, which passes nothing on: the protocol header, the SASL negotiation, the engine.
-Sans-IO. Source: docs/journeys.md, three journeys.
+Above the layers is one end at a time: the protocol header, then the SASL negotiation, then the engine. Sans-IO. Source:
+docs/journeys.md, three journeys.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ Write = Callable[[bytes], None]
 
 
 class Layer(Protocol):
-    """A layer that bytes pass both ways, such as auth.tls.TlsTunnel.
+    """A layer that bytes pass in both directions, such as auth.tls.TlsTunnel.
 
-    is_established  its handshake is done
-    has_more     some of what came waits for the connection's next turn: then it receives b""
-    receive      takes bytes from below; returns those for above, perhaps none. begin_turn  as of Work
+    is_established  its handshake is complete
+    has_more     some received bytes wait for the connection's next turn: then it receives b""
+    receive      takes bytes from below; returns the bytes for above, perhaps none. begin_turn  see Work
     send         takes bytes from above
-    take_output  returns the bytes for below; called after each of the others
-    close        tells the peer that nothing more comes
-    discard      the socket is closed
-    Errors       TlsFailure from receive and send: the layer is broken for good
+    take_output  returns the bytes for below; called after each of the other functions
+    close        tells the peer that no more bytes follow
+    discard      called when the socket is closed
+    Errors       TlsFailure from receive and send: the layer cannot be used any more
     """
 
     has_more: bool
@@ -39,7 +39,7 @@ class Layer(Protocol):
 class Layers:
     """The layers of one connection, the lowest first.
 
-    write  takes the bytes of the end above the layers. The socket's own function while there is no layer
+    write  takes the bytes of the end above the layers. Without a layer it is the socket's own function
     """
 
     __slots__ = ("_awaited", "_begin_turn", "_layers", "_on_behind", "_on_failure", "write")
@@ -52,25 +52,26 @@ class Layers:
         on_failure: Callable[[TlsFailure], None],
     ) -> None:
         """write    hands bytes to the socket
-        on_behind   a layer has more than its turn had time for
-        on_failure  a layer is broken; what it still has for the peer was written
+        on_behind   called when a layer has more than its turn had time for
+        on_failure  called when a layer is broken, after its last bytes for the peer were written
         """
         self.write = write
         self._begin_turn = begin_turn
         self._on_behind = on_behind
         self._on_failure = on_failure
-        self._layers: list[tuple[Layer, Write]] = []  # each with what takes its output
-        # The layer whose handshake goes on, what is to be done after it, and meanwhile at each read.
+        self._layers: list[tuple[Layer, Write]] = []  # each with the function that takes its output
+        # The layer whose handshake is not complete, the function to call after it, and the function to call at each
+        # read before.
         self._awaited: tuple[Layer, Callable[[], None], Callable[[], None]] | None = None
 
     def __len__(self) -> int:
         return len(self._layers)
 
     def add(self, layer: Layer, on_established: Callable[[], None], on_waiting: Callable[[], None]) -> None:
-        """Lay one over the others.
+        """Adds a layer above the others.
 
-        on_established  its handshake is done
-        on_waiting      some of the handshake has come, and not all
+        on_established  called when its handshake is complete
+        on_waiting      called when only a part of the handshake has come
         """
         below = self.write
         self._awaited = layer, on_established, on_waiting
@@ -87,15 +88,15 @@ class Layers:
         self.write = write
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes from the socket, none where a layer has more. Returns those for the end above. Hot."""
+        """Takes bytes from the socket, or none if a layer has more. Returns the bytes for the end above. Hot."""
         return self._receive(self._layers, data)
 
     def receive_last(self, data: bytes) -> bytes:
-        """As `receive`, of bytes that have passed all layers but the one that was added last."""
+        """Takes bytes that have passed all layers except the one that was added last. See `receive`."""
         return self._receive(self._layers[-1:], data)
 
     def write_last(self) -> None:
-        """Write what the layer that was added last has ready, between two reads."""
+        """Writes what the layer that was added last has ready, between two reads."""
         layer, write = self._layers[-1]
         if output := layer.take_output():
             write(output)
@@ -126,23 +127,24 @@ class Layers:
         return any(layer.has_more for layer, _ in self._layers)
 
     def close(self) -> None:
-        """Tell the peer that nothing more comes."""
+        """Tells the peer that no more bytes follow."""
         for layer, write in reversed(self._layers):
             if layer.is_established:
                 layer.close()
                 write(layer.take_output())
 
     def discard(self) -> None:
-        """The socket is closed."""
+        """Discards the layers after the socket is closed."""
         layers, self._layers = self._layers, []
-        # Each function refers to these layers or to their connection, which would stay until cycles are looked for.
+        # Each function refers to these layers or to their connection, and would keep them until the next garbage
+        # collection.
         self.write, self._on_behind, self._on_failure, self._awaited = _drop, _nothing, _drop, None
         for layer, _ in layers:
             layer.discard()
 
 
 def _drop(_: object) -> None:
-    """Takes what is written to a closed socket."""
+    """Drops what is written to a closed socket."""
 
 
 def _nothing() -> None:

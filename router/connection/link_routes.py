@@ -1,8 +1,8 @@
-"""Link routes: attaches for some addresses go to containers, which answer for themselves.
+"""Link routes: attaches for some addresses go to containers, which answer them.
 
-A link route waits for connections of the role route-container, as an auto link does; one that a connection made for
-itself ends with it. An attach that matches goes to the containers in turn. Where there is none here, it goes on to
-another router that has one. Sources: docs/spec/routing.md §15.1 to §15.3, §16; docs/spec/network.md §11.
+A link route waits for connections of the role route-container, as an auto link does. A link route that a connection
+made for itself ends with the connection. Matching attaches go to the containers in turn. If this router has none, the
+attach goes to another router that has one. Sources: docs/spec/routing.md §15.1 to §15.3, §16; docs/spec/network.md §11.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,18 +24,19 @@ from router.core.remotes import RemoteRouter
 from router.effects import Emit, log
 
 _WILD: Final = ("*", ANY_NUMBER)
-# Words in the patterns of one other router. Attack: a neighbour that claims patterns of thousands of words.
+# Maximum number of words in the patterns of one other router. Attack: a neighbour claims patterns of thousands of
+# words.
 MAX_TOKENS_PER_ROUTER: Final = 65_536
-# Connections with routes of their own that policy is asked about at one attach.
+# Maximum number of connections with own routes that policy is asked about at one attach.
 MAX_JUDGED: Final = 16
 
 
 class Host(Protocol):
-    """An open connection that attaches can go on (router.connection.hosting).
+    """An open connection that can take attaches (router.connection.hosting).
 
     routed      the links that are routed to it
-    unanswered  how many of them its peer has to answer
-    is_gone     the connection is gone: no attach goes on to it
+    unanswered  how many of them its peer has not answered yet
+    is_gone     the connection is gone: it takes no attach
     """
 
     places: tuple[Place, ...]
@@ -44,21 +45,21 @@ class Host(Protocol):
     is_gone: bool
 
     def begin(self) -> bool:
-        """Begin its session, where there is none. False: there can be none."""
+        """Begins the session if there is none. Returns False if no session is possible."""
         ...
 
     def with_session(
         self, owner: object, call: Callable[[Session], None], failed: Callable[[Condition | None], None], /
     ) -> None:
-        """Call `call` with a session that is open, now or later; `failed` where there can be none.
+        """Calls `call` with an open session, now or later; calls `failed` if no session is possible.
 
-        owner   whose link it is
-        failed  gets the reason, where it is not that there is no way to the peer any more
+        owner   the user that the link belongs to
+        failed  receives the reason; None if the peer cannot be reached any more
         """
         ...
 
     def full(self, why: str, /) -> Condition:
-        """The error for a link that the peer has no place for."""
+        """Returns the error for a link that the peer has no capacity for."""
         ...
 
     @property
@@ -67,38 +68,38 @@ class Host(Protocol):
     def container(self) -> str: ...
     @property
     def session_bytes(self) -> int:
-        """What may come on one session before it is read."""
+        """Maximum number of unread bytes on one session."""
         ...
 
     @property
     def links(self) -> "Limiting": ...
     @property
     def is_full(self) -> bool:
-        """Does its peer leave so many links unanswered that it gets no more?"""
+        """Returns True if the peer leaves too many links unanswered, so that it gets no more."""
         ...
 
     def takes(self, name: str, direction: Direction, /) -> bool:
-        """May links to the address of that name go on to a peer that made a link route for itself?"""
+        """Returns True if links to this address may go to a peer that made a link route for itself."""
         ...
 
 
 class Limiting(Protocol):
-    """The links of a connection, which hold each of them to its limits."""
+    """The links of a connection; limits each of them."""
 
     def limit_in(self, link: InLink) -> None: ...
     def limit_out(self, link: OutLink) -> None: ...
 
 
 class Onward(Protocol):
-    """A routed link, as the connection to its container sees it."""
+    """The interface of a routed link for the connection to its container."""
 
     def lose(self) -> None:
-        """The connection is gone."""
+        """Ends the link because the connection is gone."""
         ...
 
 
 Answer = Literal["local", "forward", "no_route"]
-# (answer, the uplink where it is "forward")
+# (answer, the uplink if the answer is "forward")
 Decide = Callable[[Answer, Host | None], None]
 
 
@@ -106,12 +107,12 @@ class LookUp(Protocol):
     """Asks the interior of an edge router about an attach (router.connection.uplinks)."""
 
     def __call__(self, address: str, decide: Decide, /, *, is_sender: bool) -> bool:
-        """Returns False where nobody can be asked; else `decide` is called later, or never where the router stops."""
+        """Returns False if no interior can be asked. Else calls `decide` later, or never if the router stops."""
         ...
 
 
 class Prefixes(Protocol):
-    """What a link is called at the container."""
+    """Translates addresses between the client and the container."""
 
     def external(self, address: str, /) -> str: ...
     def internal(self, external: str, /) -> str: ...
@@ -119,14 +120,14 @@ class Prefixes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkRoute:
-    """One link route, of the configuration or of a connection.
+    """One link route, from the configuration or from a connection.
 
-    name       as it is called in the log
+    name       as it appears in the log
     pattern    normalised
-    key        of its address in the table that management shows
+    key        key of its address in the table that management shows
     direction  of the client's links
-    place      None: it routes to no container of this router
-    add, remove  put before the address at the container, after this was taken off its front
+    place      the connections that it waits for; None: it routes to no container of this router
+    add, remove  `remove` is taken from the front of the address, then `add` is put there
     """
 
     name: str
@@ -138,16 +139,19 @@ class LinkRoute:
     remove: str = ""
 
     def external(self, address: str) -> str:
-        """The address at the container."""
+        """Returns the address at the container."""
         return self.add + address.removeprefix(self.remove)
 
     def internal(self, external: str) -> str:
-        """What a client calls an address of the container; one that no client's becomes stays as it is."""
+        """Returns the client's name for an address of the container.
+
+        Without the prefix `add` the address stays unchanged.
+        """
         return self.remove + external.removeprefix(self.add) if external.startswith(self.add) else external
 
 
 class _Unchanged:
-    """Another router's address is the same."""
+    """Leaves addresses unchanged: another router uses the same ones."""
 
     def external(self, address: str) -> str:
         return address
@@ -161,7 +165,10 @@ UNCHANGED: Final = _Unchanged()
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Where an attach goes on. host  None: nowhere, now"""
+    """The next destination of an attach.
+
+    host  None: there is no destination now
+    """
 
     host: Host | None
     prefixes: Prefixes
@@ -172,12 +179,12 @@ _NOWHERE: Final = Hop(None, UNCHANGED)
 
 @dataclass(slots=True, eq=False)
 class Routed:
-    """What link routes of one pattern and direction share: the prefixes are those of the first.
+    """The common data of all link routes with one pattern and direction. The prefixes come from the first route.
 
-    hosts    the containers, in their turn, and by how many routes; some may be gone (Host.is_gone)
-    own      of a connection that made a route for itself: that
-    routers  other routers that have containers, in their turn, and by how many keys
-    live     its address; None: no router but others has routes of this pattern
+    hosts    the containers in their turn, each with its number of routes; some may be gone (Host.is_gone)
+    own      the route of each connection that made one for itself
+    routers  other routers that have containers, in their turn, each with its number of keys
+    live     the address; None if only other routers have routes of this pattern
     """
 
     routes: dict[LinkRoute, None] = field(default_factory=dict)
@@ -192,13 +199,13 @@ class Routed:
 
     @property
     def is_own(self) -> bool:
-        """Have only connections made it, each for itself?"""
+        """Returns True if all routes were made by connections for themselves."""
         return not self.routers and len(self.own) == len(self.routes)
 
     def next_host(self, from_: Attachment, takes: Callable[[Host], bool]) -> Host | None:
-        """The container for the next attach; None: there is none. No router gets back what it sent.
+        """Returns the container for the next attach, or None. No router gets back an attach that it sent.
 
-        takes  (connection that made a route for itself) → may it have this attach?
+        takes  returns True if a connection that made a route for itself may get this attach
         """
         is_routers = from_.is_edge or from_.is_trunk
         for host, count in self.hosts.items():
@@ -206,19 +213,22 @@ class Routed:
                 continue
             if count == 1 and host in self.own and not takes(host):
                 continue
-            self.hosts[host] = self.hosts.pop(host)  # the last in turn now
+            self.hosts[host] = self.hosts.pop(host)  # moves the host to the last place
             return host
         return None
 
     def is_taken(self, takes: Callable[[Host], bool]) -> bool:
-        """Is there a container that takes the attach? takes  as of next_host"""
+        """Returns True if a container takes the attach.
+
+        takes  see next_host
+        """
         return any(not (host.is_gone or host.is_full) and takes(host) for host in self.own)
 
     def next_router(self, from_: Attachment) -> RemoteRouter | None:
-        """The router for the next attach, in turn; of what another router sent, the nearest.
+        """Returns the router for the next attach, in turn. For an attach from another router: the nearest router.
 
-        So no attach goes round: each router that it passes is nearer to a container than the one before. 1.20 takes
-        any, and two routers whose containers went at the same time send an attach to and fro.
+        Therefore no attach runs in a circle: each router on its way is nearer to a container than the one before. 1.20
+        takes any router. There, two routers whose containers left at the same time send an attach back and forth.
         """
         reached = [
             router for router in self.routers if router.trunk is not None and router.trunk.attachment is not from_
@@ -239,7 +249,7 @@ class Routed:
 
 @dataclass(slots=True)
 class _Far:
-    """Another router's keys that are among the patterns, and how many words those have."""
+    """The link route keys of another router that are among the patterns, and the number of words in them."""
 
     keys: set[str] = field(default_factory=set)
     tokens: int = 0
@@ -249,11 +259,11 @@ _BOTH: Final[tuple[Direction, Direction]] = ("send", "receive")
 
 
 class LinkRoutes:
-    """The link routes that there are, and the containers and routers that serve them.
+    """All link routes, and the containers and routers that serve them.
 
-    hosts_of_trunks  by connection: how links go on to another router
-    on_served        (address, is it?): its first container has come, or its last has gone
-    look_up          None: this is no edge router
+    hosts_of_trunks  by connection id: the host that takes links to another router
+    on_served        called with (address, True) after its first container came, (address, False) after the last left
+    look_up          asks the interior; None: this is no edge router
     """
 
     def __init__(self, core: Core, emit: Emit) -> None:
@@ -268,12 +278,12 @@ class LinkRoutes:
         self.on_served: Callable[[LiveAddress, bool], None] = lambda _address, _is_served: None
         self.look_up: LookUp | None = None
         self.count = 0
-        self.may_outlive = True  # a terminus that is to outlive its link may be routed
+        self.may_outlive = True  # link routes accept a terminus that is to exist after its link
 
     # Looked up at each attach
 
     def find(self, name: str, direction: Direction) -> Routed | None:
-        """Of the address of that name; None: its links are not routed.
+        """Returns the routes for the address of that name; None if its links are not routed.
 
         direction  of the client's link
         """
@@ -281,17 +291,18 @@ class LinkRoutes:
         return next((each for each in self._matching(name, direction) if not each.is_own or each.is_taken(takes)), None)
 
     def _matching(self, name: str, direction: Direction) -> Iterator[Routed]:
-        """Those whose patterns the name matches, the best first."""
+        """Returns the routes whose patterns match the name, the best first."""
         routed = self._routed[direction]
         if not routed:
             return iter(())
         return (routed[pattern] for pattern in self._trees[direction].matches(split_tokens(name)))
 
     def _judge(self, name: str, direction: Direction) -> Callable[[Host], bool]:
-        """May a connection that made a route for itself have an attach to the address?
+        """Returns a function that says whether a connection with an own route may get an attach to the address.
 
-        Attack: a client with the pattern `#` keeps everybody from every address. So what has receivers is theirs, and
-        each of the client's addresses is judged. Attack: clients with hundreds of patterns, all judged at each attach.
+        Attack: a client takes the pattern `#` and keeps all other clients from every address. So an address with
+        receivers belongs to them, and policy judges every address for the client. Attack: clients have hundreds of
+        patterns, and the router judges all of them at each attach.
         """
         live = self._core.table.addresses.get(f"M0{name}")
         is_received = live is not None and live.has_own_path
@@ -311,9 +322,9 @@ class LinkRoutes:
         return bool(self._routed["receive"])
 
     def next_hop(self, name: str, direction: Direction, from_: Attachment) -> Hop | None:
-        """Where the next link to the address goes on; None: its links are not routed.
+        """Returns the destination of the next link to the address; None if its links are not routed.
 
-        from_  the connection that it came on
+        from_  the connection that the attach came on
         """
         takes = self._judge(name, direction)
         for routed in self._matching(name, direction):
@@ -321,7 +332,7 @@ class LinkRoutes:
             if host is not None:
                 return Hop(host, routed.prefixes_of(host))
             if routed.is_own:
-                continue  # it routes nothing
+                continue  # no connection takes it
             router = routed.next_router(from_)
             if router is None or router.trunk is None:
                 return _NOWHERE
@@ -330,11 +341,11 @@ class LinkRoutes:
         return None
 
     def has_destination(self, routed: Routed) -> bool:
-        """Is there a container, here or elsewhere?"""
+        """Returns True if this router or another router has a container for the routes."""
         is_here = any(not host.is_gone for host in routed.hosts)
         return is_here or any(router.trunk is not None for router in routed.routers)
 
-    # Configured ones
+    # Configured link routes
 
     def is_active(self, route: LinkRoute) -> bool:
         return route.place is not None and self._meetings.has_met(route, route.place)
@@ -346,7 +357,7 @@ class LinkRoutes:
             self._meetings.add(route, route.place)
 
     def remove(self, route: LinkRoute) -> None:
-        """Links that it has routed stay."""
+        """Removes a configured link route. Links that it has already routed stay."""
         self.count -= 1
         if route.place is not None:
             self._meetings.remove(route, route.place)
@@ -381,10 +392,10 @@ class LinkRoutes:
             del self._routed[direction][pattern]
             self._trees[direction].discard(split_tokens(pattern))
 
-    # Of a connection
+    # Link routes that a connection made for itself
 
     def add_own(self, route: LinkRoute, host: Host) -> bool:
-        """A connection takes the links of a pattern. Returns False where it does already, or is gone."""
+        """Gives a connection the links of a pattern. Returns False if it has that pattern already, or is gone."""
         if host.is_gone:
             return False
         own = self._own.setdefault(host, {})
@@ -397,7 +408,7 @@ class LinkRoutes:
         return True
 
     def remove_own(self, route: LinkRoute, host: Host) -> None:
-        """Links that it has routed stay. One that the connection does not have any more is none."""
+        """Removes a connection's own link route; does nothing if it has none. Links that it has already routed stay."""
         if self._own.get(host, {}).pop(route, self) is self:
             return
         routed = self._routed[route.direction][route.pattern]
@@ -411,11 +422,11 @@ class LinkRoutes:
     # Connections
 
     def opened(self, host: Host) -> None:
-        """A connection of the role route-container is open. Thousands of routes lead to it in turns."""
+        """Connects the routes with an open connection of the role route-container, in turns: there may be thousands."""
         self._meetings.opened(host)
 
     def lost(self, host: Host) -> None:
-        """A connection is gone, of any role. No attach goes on to it; its routes are taken from it in turns."""
+        """Handles the loss of a connection of any role. It takes no more attaches; its routes are removed in turns."""
         host.is_gone = True
         self._meetings.lost(host)
         if host in self._own:
@@ -437,7 +448,7 @@ class LinkRoutes:
     def _activate(self, route: LinkRoute, routed: Routed, host: Host) -> None:
         routed.hosts[host] = routed.hosts.get(host, 0) + 1
         self._count(routed)
-        host.begin()  # before the first attach needs its session, which then takes one round trip
+        host.begin()  # before the first attach needs the session, which takes a round trip
         self._log("Activated", route)
 
     def _deactivate(self, route: LinkRoute, routed: Routed, host: Host) -> None:
@@ -462,7 +473,7 @@ class LinkRoutes:
         text = f"Link Route {what} '{route.name}' on {route.place.kind} {route.place.text}"
         log(self._emit, "ROUTER_CORE", "info", text)
 
-    # Of other routers (router.core.network)
+    # Link routes of other routers (router.core.network)
 
     def mapped(self, router: RemoteRouter, key: str) -> None:
         found = read_key(key)
@@ -492,15 +503,17 @@ class LinkRoutes:
 
 
 def _token_count(key: str) -> int:
-    """No fewer than its pattern has."""
+    """Returns an upper bound for the number of words in the pattern of the key."""
     return key.count(".") + key.count("/") + 2
 
 
 def key_of(tokens: tuple[str, ...], written: str, *, is_in: bool) -> str:
-    """Of its address: a prefix, or a pattern that is one, by its words; any other by the pattern (§15.2).
+    """Returns the key of the link route's address (§15.2).
+
+    A prefix, or a pattern that equals a prefix, gives a key of its words. Any other pattern gives a key of the pattern.
 
     tokens   of the pattern
-    written  prefix or pattern
+    written  the configured prefix or pattern
     """
     *words, last = tokens
     if last == ANY_NUMBER and not any(word in _WILD for word in words):
@@ -509,8 +522,8 @@ def key_of(tokens: tuple[str, ...], written: str, *, is_in: bool) -> str:
 
 
 def read_key(key: str) -> tuple[Direction, str] | None:
-    """The direction and the pattern of a key; None for one that is no link route's."""
-    is_prefix = key[0] in "CD" and len(key) > 1  # alone it is the pattern `#`
+    """Returns direction and pattern of a key; None if the key belongs to no link route."""
+    is_prefix = key[0] in "CD" and len(key) > 1  # a letter alone is the key of the pattern `#`
     try:
         tokens = configured_tokens(key[1:] if is_prefix else None, None if is_prefix else key[1:] or ANY_NUMBER)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Who is told of whom: members that wait at a place, and connections that come there and go.
+"""Matches auto links and link routes with the connections they are configured for.
 
-Members are auto links or link routes. Thousands may wait at one place: they meet a connection, and part from it, in
-turns, and messages are routed in between. Whatever is added, removed or lost meanwhile, each pair that meets parts
-once.
+A member is an auto link or a link route. Thousands may wait at one place. They meet a connection, and part from it, in
+turns, and messages are routed in between. Members and connections may come and go at any time: each pair that meets
+parts exactly once.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -25,13 +25,15 @@ T = TypeVar("T")
 
 
 class Meetings(Generic[M, V]):
-    """_here     by place, the connections that are there, and the members that each has met
-    _leaving  the same of those that are gone and have members to part from
+    """Matches members with the connections at their places.
+
+    _here     by place: the present connections, and the members that each has met
+    _leaving  the same for connections that are gone and still have members to part from
     """
 
     def __init__(self, work: Work, met: Callable[[M, V], None], parted: Callable[[M, V, bool], None]) -> None:
-        """met     a member meets a connection, which is there
-        parted  (member, connection, is the connection gone?): they had met
+        """met     called when a member meets a present connection
+        parted  (member, connection, is the connection gone?): called when a pair parts that had met
         """
         self._work = work
         self._on_met = met
@@ -41,7 +43,7 @@ class Meetings(Generic[M, V]):
         self._leaving: dict[Hashable, dict[V, dict[M, None]]] = {}
 
     def add(self, member: M, place: Hashable) -> None:
-        """It waits at one place."""
+        """Adds a member that waits at one place."""
         self._members.setdefault(place, {})[member] = None
         for visitor, met in list(self._here.get(place, {}).items()):
             self._meet(member, visitor, met)
@@ -53,17 +55,17 @@ class Meetings(Generic[M, V]):
                 self._part(member, visitor, met, is_gone=group is self._leaving)
 
     def has_met(self, member: M, place: Hashable) -> bool:
-        """Has it met a connection that is there?"""
+        """Returns True if the member has met a present connection."""
         return any(member in met for met in self._here.get(place, {}).values())
 
     def opened(self, visitor: V) -> None:
-        """A connection is there. Call once for each."""
+        """Announces a present connection. Called once for each connection."""
         for place in visitor.places:
             self._here.setdefault(place, {})[visitor] = {}
         self._work.begin(self._meeting(visitor, visitor.places))
 
     def lost(self, visitor: V) -> None:
-        """A connection is gone, if it was there: it meets no one any more."""
+        """Removes a connection that is gone. It meets no more members."""
         for place in visitor.places:
             met = _discard(self._here, place, visitor)
             if met:
@@ -71,8 +73,10 @@ class Meetings(Generic[M, V]):
         self._work.begin(self._parting(visitor, visitor.places))
 
     def _meeting(self, visitor: V, places: tuple[Hashable, ...]) -> Iterator[None]:
-        """Ends when the connection is gone. Attack: one that comes and goes, over and over, leaves no work behind but
-        to part from whom it has met.
+        """Meets the members in turns; ends when the connection is gone.
+
+        Attack: a connection comes and goes again and again. It leaves no work except to part from members that it has
+        met.
         """
         for place in places:
             for member in list(self._members.get(place, ())):

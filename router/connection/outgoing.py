@@ -1,4 +1,4 @@
-"""Connections the router makes: where to and how long to wait in between; TLS and SASL as the client, then the Peer.
+"""Connections that the router makes: servers and retry delays, TLS and SASL as the client, then the Peer.
 
 Sources: docs/spec/routing.md §1.2, §1.9; docs/spec/policy-and-auth.md §6.6, §8b.
 """
@@ -23,20 +23,21 @@ from router.connection.tenure import SERVER_REVOKED
 from router.connection.terms import DEFAULT_FAILOVER_PORT, ConnectionTerms
 from router.effects import Audit, ConnectionMembers, RequestMembers, audit_event, log
 
-# A server that accepts and then says nothing is given up after this; the connector then tries again.
+# A server that accepts a connection and then sends nothing is given up after this time; the connector then tries again.
 HANDSHAKE_LIMIT_S: Final = 30.0
 
-# The servers that a peer's failover-server-list may add; stops a malicious server from sending us round the world.
+# Maximum number of servers from a peer's failover-server-list. Stops a malicious server from sending the router to any
+# number of hosts.
 MAX_FAILOVER_SERVERS: Final = 32
 
-# DNS allows no longer name. A peer's names go into log lines and management answers, and to the resolver.
+# DNS does not allow a longer name. A peer's names go into log lines and management answers, and to the resolver.
 MAX_HOST_CHARACTERS: Final = 253
 MAX_PORT_CHARACTERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One place to connect to."""
+    """One server address."""
 
     scheme: str
     host: str
@@ -57,7 +58,10 @@ class RetryDelays:
 
 
 class Servers:
-    """Where one connector connects to: the configured server and those its peers advertised, the current one first."""
+    """The servers of one connector: the configured one and those that its peers advertised.
+
+    The current one is first.
+    """
 
     def __init__(self, original: Server, delays: RetryDelays) -> None:
         self._original = original
@@ -67,17 +71,18 @@ class Servers:
 
     @property
     def current(self) -> Server:
-        """To be tried next, or in use."""
+        """The server to try next, or the one in use."""
         return self._servers[0]
 
     @property
     def urls(self) -> str:
-        """As management shows them."""
+        """The servers as management shows them."""
         return ", ".join(server.url for server in self._servers)
 
     def opened(self, properties: Mapping[Any, Any]) -> list[Server]:
-        """The current server's Open came. Its list replaces all but the configured server and the current one; without
-        a list nothing changes. Returns what was added.
+        """Takes the failover-server-list of the current server's Open. Returns the servers it added.
+
+        The list replaces all servers except the configured and the current one. Without a list nothing changes.
         """
         self._failures_here = 0
         offered = properties.get("failover-server-list")
@@ -95,8 +100,9 @@ class Servers:
         return added
 
     def failed(self, *, was_open: bool) -> float:
-        """The attempt failed, or the connection was lost. The same server is tried once more, then the next one, round
-        robin. Returns the seconds until then.
+        """Chooses the server after a failed attempt or a lost connection. Returns the seconds until the next attempt.
+
+        The same server is tried once more, then the next one, round robin.
         """
         self._failures_here += 1
         if len(self._servers) == 1:
@@ -108,7 +114,7 @@ class Servers:
 
 
 def _advertised(entry: object) -> Server | None:
-    """One map of a peer's failover-server-list; None for what names no place."""
+    """Returns the server in one map of a peer's failover-server-list; None if the map names no usable server."""
     if not isinstance(entry, Mapping):
         return None
     host, port = entry.get("network-host"), entry.get("port")
@@ -119,7 +125,7 @@ def _advertised(entry: object) -> Server | None:
         return None
     port = str(port)
     is_named = 0 < len(host) <= MAX_HOST_CHARACTERS and len(port) <= MAX_PORT_CHARACTERS and scheme in ("amqp", "amqps")
-    # Plain text only: nobody writes log lines of their own through a host name.
+    # Printable text only: no peer can forge log lines through a host name.
     return Server(str(scheme), str(host), port) if is_named and f"{host}{port}".isprintable() else None
 
 
@@ -133,10 +139,10 @@ class Connector(ConnectionTerms):
 
     tunnel      makes a TLS tunnel for the host being tried; raises auth.tls.TlsProfileError. None: no TLS
     mechanisms  allowed SASL mechanisms, None for any
-    name_of     (DER certificate) → the name that a server has by it (uidFormat, mapping), None when it gives none
-    read_token  the bearer token as it is now. Reads files; errors: ValueError. None: no token is configured
-    token       that was read for one attempt
-    allows_management  of this router, by what comes from the server
+    name_of     returns the name of a server by its DER certificate (uidFormat, mapping); None if it has no name
+    read_token  returns the present bearer token. Reads files; errors: ValueError. None: no token is configured
+    token       the token that was read for one attempt
+    allows_management  the server may manage this router
     """
 
     reaches_in_process: bool = False
@@ -144,7 +150,7 @@ class Connector(ConnectionTerms):
     tunnel: Callable[[str], TlsTunnel] | None = None
     has_certificate: bool = False
     name_of: Callable[[bytes], str | None] = no_name
-    protocol_family: str | None = None  # "IPv4" or "IPv6": connect by that alone
+    protocol_family: str | None = None  # "IPv4" or "IPv6": the only protocol to connect by
     mechanisms: tuple[str, ...] | None = None
     username: str | None = None
     password: Secret | None = None
@@ -153,7 +159,7 @@ class Connector(ConnectionTerms):
 
 
 class Outgoing(Stack):
-    """One attempt of a connector, and the connection it becomes."""
+    """One attempt of a connector, and the connection that results from it."""
 
     def __init__(
         self,
@@ -180,14 +186,15 @@ class Outgoing(Stack):
             handshake_limit_s=HANDSHAKE_LIMIT_S,
         )
         self.connector = connector
-        self.was_answered = False  # known once it is lost: the server had said its Open
+        self.was_answered = False  # set when the connection is lost: the server had sent its Open
         self.host = host
         self._on_failed = on_failed
-        # (question, done) has the key computed off the event loop; `done` gets it there. Its owner sets it.
+        # (question, done): computes the key in a thread; `done` then gets the key on the event loop. The owner sets
+        # this.
         self.on_derive: Callable[[Derive, Callable[[bytes], None]], None] = _derive_nowhere
 
     def start(self) -> None:
-        """The TCP connection is made. Errors: auth.tls.TlsProfileError."""
+        """Begins after the TCP connection is made. Errors: auth.tls.TlsProfileError."""
         if self.connector.tunnel is None:
             self.layers.write(headers.SASL)
             return
@@ -234,13 +241,13 @@ class Outgoing(Stack):
                 raise AssertionError("only a server verifies")
 
     def _server_name(self) -> str | None:
-        """The name in the server's certificate, where somebody asks for it."""
+        """Returns the name in the server's certificate if the connector checks router ids."""
         if self.connector.router_ids is None or self.tunnel is None or self.tunnel.peer_certificate is None:
             return None
         return self.connector.name_of(self.tunnel.peer_certificate)
 
     def _on_derived(self, salted: bytes) -> None:
-        """Perhaps after the connection has ended."""
+        """Continues with the derived key. The connection may have ended already."""
         if self.stage is Stage.SASL and isinstance(self._end, SaslEnd):
             try:
                 self._pass_up(self._end.derived(salted))
@@ -249,7 +256,10 @@ class Outgoing(Stack):
             self.core.work.finish()
 
     def end_for_revoked_certificate(self) -> None:
-        """The connector tries again, and comes in when the server has another certificate."""
+        """Ends the connection because the server's certificate is revoked.
+
+        The connector tries again, and succeeds once the server has another certificate.
+        """
         if self.is_open:
             facts: ConnectionMembers = {**self.gate.facts(), "is_encrypted": True}
             told: RequestMembers = {"condition": SERVER_REVOKED.name, "detail": SERVER_REVOKED.description}
@@ -261,7 +271,7 @@ class Outgoing(Stack):
 
     def on_lost(self) -> None:
         if self.stage is Stage.CLOSED and not self._is_reported:
-            # Closed in good order, by the server or because policy would not have it: still a loss to a connector.
+            # The server closed in good order, or policy refused it: the connector still counts a loss.
             self._is_reported = True
             self._say_failed(self.peer.close_condition if self.peer is not None else None)
         self.was_answered = self.peer is not None and self.peer.remote is not None

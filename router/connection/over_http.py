@@ -1,7 +1,7 @@
 """One accepted connection of an HTTP listener: TLS, HTTP, WebSocket, and then the same SASL and AMQP as over TCP.
 
-A peer that only asks for pages is never open: it is counted, billed and timed as one on its way in.
-Sources: docs/spec/routing.md §2; docs/http.md.
+A peer that only asks for pages never counts as open. The router counts, charges and times it like a peer before its
+Open. Sources: docs/spec/routing.md §2; docs/http.md.
 """
 
 from base64 import b64decode
@@ -29,7 +29,7 @@ from router.web.requests import Request
 from router.web.site import Site
 
 _FIRST_OF_TLS: Final = 0x16
-_BASIC: Final = "HTTP-BASIC"  # in the metrics, beside the mechanisms of SASL
+_BASIC: Final = "HTTP-BASIC"  # in the metrics, next to the mechanisms of SASL
 _POLICY: Final = "amqp:connection:policy-error"
 _UNAUTHORIZED: Final = "amqp:unauthorized-access"
 _TOO_LATE: Final = Condition(name="amqp:not-allowed", description="Timeout of an HTTP request or its response")
@@ -38,7 +38,7 @@ _WHO: Final = text_answer(401, "a user and a password are wanted", _ASK)
 
 
 class _FirstByte:
-    """The end of a connection that has said nothing: TLS or HTTP follows."""
+    """The end of a connection before its first byte: TLS or HTTP follows."""
 
     __slots__ = ("_begin",)
 
@@ -54,7 +54,7 @@ class WebConnection(Connection):
 
     _web: WebLayer | None = None
     _is_answering = False
-    _asked: Request | None = None  # what waits for a login
+    _asked: Request | None = None  # the request that waits for a login
 
     @property
     def _site(self) -> Site:
@@ -75,13 +75,13 @@ class WebConnection(Connection):
 
     @property
     def _is_plain(self) -> bool:
-        """Does the peer speak HTTP, or nothing so far?"""
+        """Returns True if the peer speaks HTTP, or has sent nothing yet."""
         return self._web is None or not self._web.is_established
 
     # Layers
 
     def _begin_web(self, data: bytes) -> bytes:
-        """The first bytes of the socket, or inside TLS."""
+        """Takes the first bytes of the socket, or the first bytes inside TLS."""
         if self.tunnel is None and data[0] == _FIRST_OF_TLS:
             return self._begin_tls(data, Protocol.TLS_RECORD)
         web = self._web = WebLayer(self, self.core.clock, is_secure=self.tunnel is not None)
@@ -91,14 +91,14 @@ class WebConnection(Connection):
         return self.layers.receive_last(data)
 
     def _begin(self, protocol: Protocol, data: bytes) -> bytes:
-        # TLS would be inside WebSocket then: no client speaks it, and the tunnel would be taken for the socket's.
+        # TLS would be inside WebSocket: no client uses that, and the tunnel would be mistaken for the socket's.
         if protocol in (Protocol.TLS_RECORD, Protocol.AMQP_TLS):
             self._refuse_header(protocol)
             return b""
         return super()._begin(protocol, data)
 
     def _on_upgraded(self) -> None:
-        """The peer has a WebSocket: it is on its way in as a peer is that has called a port of AMQP."""
+        """Begins the login after the upgrade to WebSocket, with the same time limit as on an AMQP port."""
         self._deadline = self.core.clock() + self.listener.handshake_timeout_s
         self._pace = Pace(self.gate, self.core, self._deadline)
         self._end = HeaderEnd(self._begin)
@@ -157,7 +157,7 @@ class WebConnection(Connection):
             self._is_answering = False
 
     def _respond(self, answer: Answer) -> None:
-        """Answer the request under way, at once or later."""
+        """Answers the current request, at once or later."""
         if (web := self._web) is None or self.is_closed:
             if answer.source is not None:
                 answer.source.close()
@@ -170,7 +170,7 @@ class WebConnection(Connection):
             self.go_on()
 
     def go_on(self) -> None:
-        """Something is answered after its read: write it, and go on with what came meanwhile."""
+        """Writes an answer that became ready after its read, and continues with data that has come since then."""
         web = self._web
         if web is None:
             return
@@ -196,7 +196,7 @@ class WebConnection(Connection):
         self.shut()
 
     def _note(self, reason: RouterReason, why: str, name: str = _POLICY) -> None:
-        """Record a refusal after which the peer gets an answer of HTTP, and the connection ends."""
+        """Records a refusal. The peer then gets an HTTP answer, and the connection ends."""
         self._is_reported = True
         self._record(Condition(name=name, description=why), reason, ())
 
@@ -225,7 +225,7 @@ class WebConnection(Connection):
         self._note(reason, f"{why}: {origin[:200]}" if origin else why)
         self._respond(answer)
 
-    # A login by HTTP Basic, which is SASL PLAIN by another name
+    # Login by HTTP Basic, which works like SASL PLAIN
 
     def _log_in(self, request: Request) -> None:
         credentials = _basic(request.headers.get("authorization", ""))
@@ -288,7 +288,7 @@ class WebConnection(Connection):
             self._web.closes_with = (FAILED, str(condition))
 
     def _record_lost(self) -> None:
-        """Record a peer that leaves. One of HTTP alone may leave at any time."""
+        """Records a peer that leaves. A peer that only used HTTP may leave at any time."""
         if self._web is None or self._web.is_established or self.stage is Stage.SASL:
             super()._record_lost()
 
@@ -298,7 +298,7 @@ class WebConnection(Connection):
 
 
 def _basic(header: str) -> CheckPassword | None:
-    """The credentials of an Authorization header; None: there are none that could be the user's."""
+    """Returns the credentials of an Authorization header; None if it has no usable ones."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -1,8 +1,9 @@
 """Link routes that a peer makes for its own connection: it takes the links of a pattern.
 
-Who takes the links of others gets their messages, or gives them theirs. So with policy on a peer takes links for those
-addresses alone that it may receive from, or send to, itself. Each attach is judged (Hosting.takes); the pattern is
-judged here, so that nobody keeps others from addresses that are not its own. Source: docs/spec/routing.md §16.
+A peer that takes other clients' links gets their messages, or gives them messages. With policy on, a peer therefore
+takes links only for addresses that it may receive from, or send to, itself. Each attach is judged (Hosting.takes). The
+pattern is judged here, so that no peer keeps other clients from addresses that are not its own. Source:
+docs/spec/routing.md §16.
 """
 
 from typing import Final
@@ -15,17 +16,21 @@ from router.connection.link_routes import LinkRoute, LinkRoutes, key_of
 from router.connection.peer import Peer
 from router.connection.route_patterns import may_route
 
-# Attack: a client with patterns without end, or of endless words: each costs memory, and every attach some time.
+# Limits for one connection. Attack: a client makes patterns without end, or with endless words: each costs memory, and
+# every attach takes longer.
 MAX_ROUTES: Final = 256
 MAX_TOKENS: Final = 2048
-# An edge has those of its containers.
+# An edge has the link routes of its containers.
 MAX_EDGE_ROUTES: Final = 4096
 MAX_EDGE_TOKENS: Final = 16_384
 MAX_TEXT_CHARACTERS: Final = 512
 
 
 class CannotServe(ValueError):
-    """A link route that a connection cannot have. is_denied  by policy"""
+    """A connection cannot have this link route.
+
+    is_denied  policy denies it
+    """
 
     def __init__(self, text: str, *, is_denied: bool = False) -> None:
         super().__init__(text)
@@ -33,13 +38,13 @@ class CannotServe(ValueError):
 
 
 class OwnRoutes:
-    """Of all connections, by the peers that made them."""
+    """The link routes of all connections, by the peers that made them."""
 
     def __init__(self, link_routes: LinkRoutes) -> None:
         self._link_routes = link_routes
 
     def add(self, peer: Peer, *, identity: str, name: str | None, pattern: str, direction: Direction) -> OwnRoute:
-        """pattern    written with no other than its own words
+        """pattern    uses only the peer's own words, without the tenant's prefix
         direction  of the links that it takes
         Errors     CannotServe
         """

@@ -1,9 +1,9 @@
-"""The pace of one connection's login: its failure counted once, and the answer held back where many have failed.
+"""The pace of one connection's login: counts its failure once, and delays the answer if many logins have failed.
 
-Attack: a directory counts wrong passwords and locks the account. One host locked 60 of 60 within 5 s: the answers
-were held back, but each password had been tried. So a login takes its place among those that wait before its password
-is looked at, and keeps it for as long as the answer would wait, whatever becomes of the connection. Without a place
-nothing is asked.
+Attack: a directory counts wrong passwords and locks the account. One host locked 60 of 60 accounts within 5 s: the
+answers were delayed, but each password had been tried. Therefore a login takes a place in the queue before its password
+is checked. It keeps the place for as long as the answer would wait, even if the connection ends. Without a place the
+password is not checked.
 
 Sources: docs/spec/policy-and-auth.md §3.15, §8.11.
 """
@@ -16,19 +16,22 @@ from router.admission.connection_gate import ConnectionGate
 from router.admission.logins import Result
 from router.core.core import Core
 
-# Why there is no answer to a login; nothing that was found is said.
+# The reason why a login gets no answer; it does not reveal what was found.
 TOO_MANY_GUESSES: Final = "too many logins of this host have failed"
 
 _WITHHELD: Final = VerifyResult(is_valid=False, is_compared=False, detail=TOO_MANY_GUESSES)
 
 
 def is_wrong(result: Answer) -> bool:
-    """Were the credentials compared, and do not fit?"""
+    """Returns True if the credentials were compared and are wrong."""
     return isinstance(result, VerifyResult) and result.is_compared and not result.is_valid
 
 
 class Pace:
-    """deadline  of the connection's login, monotonic seconds: an answer comes well before it"""
+    """The pace of one connection's login.
+
+    deadline  of the login, monotonic seconds: an answer comes well before it
+    """
 
     __slots__ = ("_began_at", "_core", "_deadline", "_gate", "_has_failed", "_is_guess", "_let_go", "_user")
 
@@ -36,26 +39,29 @@ class Pace:
         self._gate = gate
         self._core = core
         self._deadline = deadline
-        self._began_at: float | None = None  # monotonic seconds: when credentials came first
+        self._began_at: float | None = None  # monotonic seconds: the first credentials came
         self._has_failed = False
-        self._is_guess = False  # the peer may have guessed
-        self._user: str | None = None  # whose credentials the peer says it has; None: none that could be guessed
-        self._let_go: Callable[[], None] | None = None  # gives back the place among those that wait
+        self._is_guess = False  # the login may be a guess
+        self._user: str | None = None  # the user that the peer claims to be; None: nothing that could be guessed
+        self._let_go: Callable[[], None] | None = None  # gives the place in the queue back
 
     def begin(self, request: MechanismRequest) -> None:
-        """The peer has sent credentials."""
+        """Notes that the peer has sent credentials."""
         self.begin_as(None if isinstance(request, FetchGroups) else request.user or None)
         self._is_guess = self._user is not None
 
     def begin_as(self, user: str | None) -> None:
-        """The peer has sent credentials that somebody else looks at. user  it says it is, where that can be seen"""
+        """Notes that the peer has sent credentials that a remote service checks.
+
+        user  the claimed user, if it is known
+        """
         self._user = user
         self._is_guess = True
         if self._began_at is None:
             self._began_at = self._core.clock()
 
     def fail(self) -> None:
-        """The login has failed, or the peer has ended it. Counted once, however often it is said."""
+        """Counts a failed login, or one that the peer has ended. Later calls do nothing."""
         if not self._has_failed:
             self._has_failed = True
             self._gate.count_failure()
@@ -67,12 +73,15 @@ class Pace:
             self._gate.gate.guesses.succeed(self._gate.remote_host, self._user, self._core.clock())
 
     def conclude(self, mechanism: str | None, result: Result) -> None:
-        """The login has its result: count it."""
+        """Counts the result of the login."""
         seconds = self._core.clock() - self._began_at if self._began_at is not None else None
         self._gate.gate.count_login(mechanism, result, seconds)
 
     def may_ask(self) -> bool:
-        """May anybody be asked about the credentials? Not where the answer would not be given: too many wait."""
+        """Returns True if the credentials may be checked.
+
+        False if too many logins wait: the answer would not be given.
+        """
         if not self._is_guess or self._let_go is not None:
             return True
         guesses, host, now = self._gate.gate.guesses, self._gate.remote_host, self._core.clock()
@@ -82,18 +91,18 @@ class Pace:
         return self._let_go is not None
 
     def decline(self, hand_on: Callable[[Answer], None]) -> Callable[[], None]:
-        """Hand on soon that nobody was asked. Returns what gives that up."""
+        """Soon passes on that the credentials were not checked. Returns a function that gives this up."""
         return _Held(self._core.set_timer, self._core.clock(), _nothing, lambda: hand_on(_WITHHELD)).give_up
 
     def hold(self, result: Answer, hand_on: Callable[[Answer], None]) -> Callable[[], None] | None:
-        """Hand an answer on when its time has come: now, or later in a timer of the router, which holds no thread.
+        """Passes an answer on at its time: now, or later by a timer of the router, which needs no thread.
 
         hand_on  called once
-        Returns  what gives it up: `hand_on` is not called then; None: it was handed on
+        Returns  a function that gives the answer up, so that `hand_on` is not called; None: it was passed on
         """
         guesses, host, now = self._gate.gate.guesses, self._gate.remote_host, self._core.clock()
         seconds = guesses.delay(host, self._user, now, is_wrong=is_wrong(result)) if self._is_guess else 0.0
-        # Where the peer has dawdled, it does not lose its login for the waiting.
+        # The delay never makes a slow peer miss the deadline of its login.
         wait_s = min(seconds, (self._deadline - now) / 2)
         let_go: Callable[[], None] | None = _nothing
         if self._let_go is not None:
@@ -109,7 +118,7 @@ class Pace:
         return _Held(self._core.set_timer, now + wait_s, let_go, lambda: hand_on(result)).give_up
 
     def leave(self) -> None:
-        """The connection is over, and nobody has answered about its credentials. Any number of times."""
+        """Ends the wait of a connection that got no answer about its credentials. May be called several times."""
         if self._let_go is not None:
             now = self._core.clock()
             self._keep_place(
@@ -117,7 +126,7 @@ class Pace:
             )
 
     def _keep_place(self, until: float) -> None:
-        """Give the place back, not before `until`."""
+        """Gives the place back, not before `until`."""
         let_go, self._let_go = self._let_go, None
         if let_go is not None:
             if until > self._core.clock():
@@ -127,7 +136,7 @@ class Pace:
 
 
 class _Held:
-    """An answer that waits, or a place."""
+    """A delayed answer, or a place in the queue."""
 
     __slots__ = ("_hand_on", "_let_go", "_set_timer")
 
@@ -152,7 +161,7 @@ class _Held:
             self._set_timer(self, None)
 
     def _end(self) -> bool:
-        """Does it still wait?"""
+        """Returns True if it still waited, and gives its place back."""
         let_go, self._let_go = self._let_go, None
         if let_go is not None:
             let_go()
@@ -160,4 +169,4 @@ class _Held:
 
 
 def _nothing() -> None:
-    """There is no place to be given back."""
+    """Does nothing: there is no place to give back."""

@@ -1,7 +1,7 @@
-"""One AMQP peer: serves its Open, Begin, Attach, Detach, End and Close.
+"""One AMQP peer: handles its Open, Begin, Attach, Detach, End and Close.
 
-The Opens are exchanged by `peer_open`, sessions and links are `peer_links`', their messages `peer_messages`', and
-`peer_redecision` judges what is open again. Sources: docs/spec/routing.md §1, §5; docs/spec/policy-and-auth.md §3.
+`peer_open` exchanges the Opens, `peer_links` has sessions and links, `peer_messages` has their messages, and
+`peer_redecision` judges open connections again. Sources: docs/spec/routing.md §1, §5; docs/spec/policy-and-auth.md §3.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +28,9 @@ from router.core.core import Core
 from router.effects import RouterReason, log
 from router.faults import fault_text
 
-# A connection at its byte budget goes back and forth: it is recorded so often.
+# Seconds between two records of a connection at its byte budget, which may reach and leave it again and again.
 BUDGET_RECORD_S: Final = 60
-# What does not happen at a step, as the record says.
+# Words for the record: what the router does not do at each step.
 _NOT_DONE: Final[dict[BudgetStep, str]] = {
     "held_back": "more from its senders",
     "not_sent_to": "more to its receivers",
@@ -42,10 +42,10 @@ _NOT_DONE: Final[dict[BudgetStep, str]] = {
 class Carrier(Protocol):
     """The connection that carries a peer (router.connection.stack).
 
-    opened  the Open was admitted
-    fail    (condition, reason code): log and audit a failure, then close
-    crash   an exception escaped while this connection was served
-    shut    write what is pending, then close the socket
+    opened  called after the Open was admitted
+    fail    (condition, reason code): logs and audits a failure, then closes
+    crash   handles an exception that escaped while this connection was served
+    shut    writes what is pending, then closes the socket
     """
 
     def opened(self) -> None: ...
@@ -55,9 +55,9 @@ class Carrier(Protocol):
 
 
 class Names:
-    """The addresses that one peer means.
+    """Finds the addresses that one peer means.
 
-    tenant  its mobile addresses are in this one's address space; None: in the common one
+    tenant  the peer's mobile addresses are in this tenant's address space; None: in the common one
     """
 
     __slots__ = ("_core", "tenant")
@@ -67,15 +67,15 @@ class Names:
         self.tenant: str | None = None
 
     def resolve(self, text: str) -> Address | Unclear:
-        """The address that the peer means by a text."""
+        """Returns the address that the peer means by a text."""
         return self._core.resolve(text, tenant=self.tenant)
 
 
 class Peer(Asker):
-    """The engine's Owner for one connection, whose peer is a client."""
+    """Handles the engine's events (Owner) for one connection whose peer is a client."""
 
     links_kind: ClassVar[type[PeerLinks]] = PeerLinks
-    own_sessions: ClassVar[int] = 0  # that the router begins
+    own_sessions: ClassVar[int] = 0  # number of sessions that the router begins
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Peer(Asker):
         write: Callable[[bytes], None],
     ) -> None:
         """security  the connection entity's isEncrypted, sslProto, sslCipher, sslSsf, ssl
-        opening   which side's Open goes first
+        opening   decides which side sends its Open first
         write     takes the bytes for the peer
         """
         self.terms = terms
@@ -105,13 +105,13 @@ class Peer(Asker):
         self.remote: RemoteOpen | None = None
         self.is_open = False
         self.names = Names(core)
-        self.close_condition: Condition | None = None  # the error of the peer's Close, or of ours
-        self.summary = ""  # of the Open, for the log and connectionMsg
+        self.close_condition: Condition | None = None  # the error of the peer's Close, or of our Close
+        self.summary = ""  # summary of the Open for the log and connectionMsg
         self.opened_at_s = 0
         self._recorded_at_s: dict[tuple[Kind, BudgetStep], int] = {}
         self.last_delivery_s: int | None = None
-        self._losing: Iterator[None] | None = None  # its links go, one with each step
-        self._parting: Iterator[None] = iter(())  # likewise what others attached that goes on to the peer
+        self._losing: Iterator[None] | None = None  # removes the peer's links, one with each step
+        self._parting: Iterator[None] = iter(())  # the same for links of other connections that are routed to the peer
         self._delivery_total = 0
         self.engine = Engine(
             self,
@@ -119,7 +119,8 @@ class Peer(Asker):
             core.work.touched,
             container_id=core.router_id,
             max_frame_bytes=terms.max_frame_bytes,
-            # Beyond those of a peer that connected here, the router begins its own. With a server it shares them.
+            # On an accepted connection the router's own sessions come on top of channelMax; on an outgoing one they
+            # share it.
             channel_max=min(terms.channel_max + (0 if opening.is_outgoing else self.own_sessions), 32767),
             idle_timeout_ms=terms.idle_timeout_s * 1000,
             is_server=not opening.is_outgoing,
@@ -144,23 +145,23 @@ class Peer(Asker):
 
     @property
     def is_active(self) -> bool:
-        """Is it in use? Stand-by connections of an edge router are not."""
+        """Returns True if the connection is in use. Stand-by connections of an edge router are not in use."""
         return True
 
     @property
     def is_outgoing(self) -> bool:
-        """Did the router make the connection?"""
+        """Returns True if the router made the connection."""
         return self._opening.is_outgoing
 
     @property
     def tenant(self) -> str | None:
-        """As of Names."""
+        """The tenant; see Names."""
         return self.names.tenant
 
     # Owner
 
     def begin(self) -> None:
-        """AMQP begins: send the router's Open where it goes first."""
+        """Begins AMQP: sends the router's Open if the router sends its Open first."""
         self._opening.begin(self)
 
     def on_open(self, remote: RemoteOpen) -> None:
@@ -189,14 +190,16 @@ class Peer(Asker):
         self._carrier.opened()
 
     def _budget_owner(self) -> str:
-        """The user. Peers without a login are told apart by their hosts, brokers by their connectors."""
+        """Returns the owner of the byte budget: the user, the host of a peer without a login, or the connector of a
+        broker.
+        """
         identity = self.identity
         if self.is_outgoing:
             return f"connector {self.terms.name}"
         return identity.login or f"anonymous from {self.gate.counted_host}"
 
     def _tenant(self) -> str | None:
-        """The tenant by the connection's settings of now, None where it shares the common address space."""
+        """Returns the tenant by the connection's present settings; None if it shares the common address space."""
         if not self.terms.is_multi_tenant or self.remote is None:
             return None
         settings = self.gate.settings
@@ -228,34 +231,36 @@ class Peer(Asker):
         self._carrier.fail(condition, reason)
 
     def set_blocked(self, is_blocked: bool, unsent_bytes: Callable[[], int]) -> None:
-        """The socket's buffer is full, or has room again. unsent_bytes() wait in it."""
+        """Called when the socket's buffer becomes full, or has room again. unsent_bytes() wait in it."""
         self.attachment.unsent_bytes = unsent_bytes
         self.engine.set_blocked(is_blocked)
         self.attachment.count_blocked(is_blocked=is_blocked)
         self.core.set_blocked(self.attachment, is_blocked=is_blocked)
 
     def tick(self, now: float) -> float | None:
-        """Run the idle timers. Returns when to call again, None for never.
+        """Runs the idle timers. Returns the time of the next call; None for never.
 
         now  monotonic seconds
         """
         deadline_ms = self.engine.tick(int(now * 1000))
         self.core.work.touched.add(self.engine)
-        # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.
+        # Half of the time: proton notices traffic only when it is asked, so the router asks twice in each period.
         return now + max((deadline_ms / 1000 - now) / 2, 0.2) if deadline_ms else None
 
     def note_deliveries(self) -> None:
-        """Called about once a second while the connection is busy: keeps lastDlvSeconds without a cost per message."""
+        """Called about once a second while the connection is busy: updates lastDlvSeconds
+        without a cost per message.
+        """
         attachment = self.attachment
         total = sum(link.delivery_count for link in (*attachment.in_links, *attachment.out_links))
         if total != self._delivery_total:
             self._delivery_total = total
             self.last_delivery_s = self.core.work.now_s
 
-    # Decided again
+    # Judging an open connection again
 
     def _may_stay(self) -> bool:
-        """Asked before the peer gets anything new. Closes a connection that is denied by now."""
+        """Called before the peer gets anything new. Closes a connection that policy denies now, and returns False."""
         self.gate.catch_up()
         if not self.gate.is_denied and self._tenant() != self.tenant:
             self.gate.refuse_move()
@@ -265,7 +270,7 @@ class Peer(Asker):
         return False
 
     def redecide(self) -> Iterator[None]:
-        """Judge the connection and all on it by the rules in force; what is denied is ended.
+        """Judges the connection and all its links by the rules in force, and ends what they deny.
 
         The caller may pause at every step.
         """
@@ -277,7 +282,7 @@ class Peer(Asker):
             yield from redecide_hosting(self.links, self.hosting, self.surroundings.link_routes)
 
     def ask_candidate(self, now: float) -> Iterator[None]:
-        """Ask a new candidate policy about the connection and all on it. Everything stays.
+        """Asks a new candidate policy about the connection and all its links. Ends nothing.
 
         now  seconds since 1970 UTC. The caller may pause at every step.
         """
@@ -288,7 +293,7 @@ class Peer(Asker):
             yield from ask_candidate(self.links, candidate)
 
     def keep_within_limits(self) -> None:
-        """Close the connection where the gate has no room for it."""
+        """Closes the connection if the gate has no room for it."""
         if self.is_open and not self.engine.is_deaf and not self.gate.keep_within_limits():
             assert self.gate.refusal is not None
             self._close(self.gate.refusal)
@@ -296,7 +301,7 @@ class Peer(Asker):
     # Bytes
 
     def _on_budget(self, level: Level, step: BudgetStep) -> None:
-        """A level that is over its limit costs the connection something. Recorded once a minute for each step."""
+        """Handles a level over its limit, which costs the connection something. Records each step once a minute."""
         self.attachment.held_back_count += step in ("held_back", "not_sent_to")
         now_s = self.core.work.now_s
         if step == "closed":
@@ -319,14 +324,16 @@ class Peer(Asker):
         self._carrier.shut()
 
     def break_off(self, condition: Condition) -> None:
-        """Say Close with an error, and listen to nothing that the peer still says."""
+        """Sends Close with an error, and ignores what the peer still sends."""
         if not self.engine.is_freed:
             self.engine.stop_listening()
             self.engine.close(condition)
 
     def retire(self) -> None:
-        """The connection is about to be closed: no message goes to its links, and what the peer still says goes
-        nowhere. What became of the messages on its links, their senders learn in turns.
+        """Stops messages to the peer's links, and ignores what the peer still sends: the connection is about to be
+        closed.
+
+        The senders of messages on its links learn the outcomes in turns.
         """
         if self._losing is None:
             lost = self.links.cut_off()
@@ -338,7 +345,7 @@ class Peer(Asker):
             self.core.work.begin(self._parting)
 
     def end(self) -> None:
-        """The socket is closed: give everything back, in turns. Call once."""
+        """Called once, when the socket is closed: releases everything, in turns."""
         try:
             self.retire()
         finally:
@@ -350,13 +357,15 @@ class Peer(Asker):
         for steps in each:
             try:
                 yield from steps
-            except Exception as error:  # the connection's end itself has been reported before
+            except Exception as error:  # the end of the connection has already been reported
                 connection_id = self.gate.connection_id
                 log(self.surroundings.emit, "ERROR", "error", f"[C{connection_id}] {fault_text(error)}")
             yield
 
     def _give_back(self) -> Iterator[None]:
-        """INVARIANT: the links are gone before the engine's objects are released: they use them."""
+        """INVARIANT: the links are gone before the engine's objects are released, because the
+        links use these objects.
+        """
         if self._losing is not None:
             yield from self._losing
         yield from self._parting

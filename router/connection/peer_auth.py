@@ -1,6 +1,6 @@
-"""A router that asks who its client is: the peer of an authentication service (`qdauthd`).
+"""The peer of an authentication service (`qdauthd`): a router that asks who its client is.
 
-The client logs in through SASL, relayed by the router. The service's Open names the user, and that is all: no
+The client logs in through SASL, relayed by the router. The service's Open only names the user and its rights: no
 session or link is ever served. Source: docs/spec/policy-and-auth.md §9.3, §9.8.
 """
 
@@ -18,7 +18,7 @@ PRODUCT: Final = "palisade-auth-service"
 class AskingRouter(Peer):
     """Answers the Open with what is known of the user, and closes.
 
-    A router of 1.20 takes any Open for a yes. So who is not to be let in gets none, and the socket is closed.
+    A router of 1.20 takes any Open as acceptance. So for a user that is refused the service sends no Open and closes.
     """
 
     def on_open(self, remote: RemoteOpen) -> None:
@@ -40,7 +40,7 @@ class AskingRouter(Peer):
         self._carrier.shut()
 
     def _properties(self, remote: RemoteOpen) -> dict[Any, Any] | None:
-        """None: what policy grants the user cannot be said."""
+        """Returns the properties of the Open; None if they cannot express the rights that policy grants the user."""
         identity = self.identity
         properties: dict[Any, Any] = {
             symbol("product"): PRODUCT,

@@ -1,4 +1,4 @@
-"""The peer of a connection of the role route-container: a client for which the router attaches links of its own."""
+"""The peer of a connection of the role route-container: a client to which the router attaches links."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,15 +12,15 @@ from router.connection.peer_links import PeerLinks
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 
-# Begin the names of listeners and connectors that have none of their own: no auto link means them.
+# Prefixes of the made-up names of listeners and connectors without a name: no auto link matches them.
 _MADE_UP_NAMES: Final = ("listener/", "connector/")
 
 
 class ContainerLinks(PeerLinks):
-    """Those that the router attaches have their place beside those of the peer."""
+    """The links of such a connection: those that the peer attaches, and those that the router attaches."""
 
     def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
-        """The container has taken the link: messages may go."""
+        """Binds a link that the container has accepted, so that messages can pass."""
         wire.named = address
         link: InLink | OutLink
         if isinstance(wire, IncomingWire):
@@ -36,7 +36,7 @@ class ContainerLinks(PeerLinks):
         return link
 
     def end_own(self, wire: IncomingWire | OutgoingWire) -> None:
-        """End a link that the router attached, without an error."""
+        """Ends a link that the router attached, without an error."""
         if isinstance(wire, IncomingWire):
             wire.take_no_more()
         self.drop(wire, "Link detached")
@@ -45,7 +45,7 @@ class ContainerLinks(PeerLinks):
 
 
 class ContainerPeer(Peer):
-    """A broker, or whatever else auto links are for."""
+    """A broker, or any other container that auto links are for."""
 
     links: ContainerLinks
     links_kind = ContainerLinks
@@ -56,7 +56,7 @@ class ContainerPeer(Peer):
         super().on_open(remote)
         if not self.is_open:
             return
-        # RabbitMQ 3 ends the session of a link that is drained: its classic queues do not know the answer.
+        # RabbitMQ 3 ends the session of a drained link: its classic queues do not know the answer.
         said = remote.properties
         is_rabbitmq_3 = said.get("product") == "RabbitMQ" and str(said.get("version", "")).startswith("3.")
         self.attachment.can_drain = not is_rabbitmq_3
@@ -74,12 +74,12 @@ class ContainerPeer(Peer):
             self.places = ()
         super().retire()
 
-    # Links of the router's own
+    # Links that the router attaches
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[Condition | None], None]) -> None:
-        """As auto links ask for it, each for one of its own while there are any.
+        """Gives an auto link a session, its own one while there are enough.
 
-        Neither is called where the connection is gone: the auto link may not have had its turn to learn that.
+        Calls neither function if the connection is gone: the auto link may not know that yet.
         """
 
         def attach(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""The two ends of a connection between an edge router and an interior one, as each end sees the other.
+"""The two ends of a connection between an edge router and an interior router.
 
 Source: docs/spec/network.md §14.
 """
@@ -14,7 +14,7 @@ from router.connection.uplink_links import UplinkLinks
 
 
 class EdgeRouter(Peer):
-    """An edge router that connected to this interior one."""
+    """An edge router that connected to this interior router."""
 
     links_kind = EdgeLinks
 
@@ -48,6 +48,6 @@ class InteriorRouter(Peer):
 
 
 def edge_peer(**members: Any) -> Peer:
-    """The peer of a listener or connector of role edge: edges connect, interior routers listen."""
+    """Makes the peer of a listener or connector of role edge: edges connect, interior routers listen."""
     kind: Callable[..., Peer] = InteriorRouter if members["opening"].is_outgoing else EdgeRouter
     return kind(**members)

@@ -1,4 +1,4 @@
-"""The kinds of peer: the one place where a role chooses how a peer is served."""
+"""The kinds of peer: the only place where a role chooses how a peer is served."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -9,7 +9,7 @@ from router.connection.peer_container import ContainerPeer
 from router.connection.peer_edge import edge_peer
 from router.connection.peer_router import NeighbourRouter
 
-# Of every listener of an authentication service; no entity has it.
+# The role of every listener of an authentication service; no entity has it.
 AUTH_SERVICE: Final = "auth-service"
 
 # By the role of a listener or connector.

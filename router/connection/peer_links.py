@@ -1,4 +1,4 @@
-"""The sessions and links of one peer: each passes the gate first; only admitted ones reach the core.
+"""The sessions and links of one peer. The policy gate checks each of them; only admitted ones reach the core.
 
 Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
@@ -28,23 +28,23 @@ from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
 ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
-# The services of routers for edges, by the keys of their addresses.
+# Address keys of the services that routers have for edges.
 SERVICE_KEYS: Final = frozenset(f"M0{name}" for name in SERVICES)
-# On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
+# Capability on a dynamic terminus: the address is to be a topic. Every receiver gets its own copy (JMS TemporaryTopic).
 _TEMPORARY_TOPIC: Final = "temporary-topic"
 FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
-# On the terminus of a container that takes messages from senders and gives them to receivers: the phases between which
-# it stands, by how many containers are before it.
+# Capabilities on the terminus of a container that takes messages from senders and gives them to receivers. The value is
+# the phase after the container: how many containers a message has passed.
 _WAYPOINTS: Final = {"qd.waypoint": 1} | {f"qd.waypoint.{number}": number for number in range(1, 10)}
-# Of what gets an address's messages while nobody else receives them.
+# Capability of a link that gets an address's messages while the address has no other receiver.
 _FALLBACK: Final = "qd.fallback"
-# On the source of a subscription that several receivers share.
+# Capability on the source of a subscription that several receivers share.
 _SHARED: Final = "shared"
-# Each would get its copy, where the client relies on one of them getting it.
+# Without this refusal each receiver would get its own copy, although the client relies on only one of them getting it.
 NOT_SHARED: Final = Condition(
     name="amqp:not-implemented", description="no link route has this address: only a broker shares subscriptions"
 )
-# Ends the other links of a dynamic address when the link that it was made for is gone.
+# Ends the other links of a dynamic address when the link that made the address is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
     name="amqp:link:transfer-limit-exceeded", description="more messages than credit was granted for"
@@ -56,7 +56,7 @@ Wire = IncomingWire | OutgoingWire
 class PeerLinks:
     """Attaches, counts and drops the links of one connection.
 
-    keeps_names  the peer is a router, which has made the names of links unique
+    keeps_names  the peer is a router, which has already made the names of links unique
     """
 
     keeps_names = False
@@ -72,7 +72,7 @@ class PeerLinks:
         resolve: Callable[[str], Address | Unclear],
         shut: Callable[[], None],
     ) -> None:
-        """resolve  the address that the peer means by a text
+        """resolve  returns the address that the peer means by a text
         shut     writes pending frames, then closes the socket
         """
         self.terms = terms
@@ -86,20 +86,20 @@ class PeerLinks:
         self._shut = shut
         self.container = ""  # the container id of the peer
         self.routed = RoutedLinks(self, surroundings.link_routes)
-        self._reads_out = False  # what has come on the links, as the connection goes
+        self._reads_out = False  # read what has come on the links while the connection closes
 
     @property
     def user(self) -> str | None:
-        """Who has logged in; None: an anonymous peer."""
+        """The user name of the login; None for an anonymous peer."""
         return self.gate.identity.login
 
     @property
     def resolve(self) -> Callable[[str], Address | Unclear]:
-        """The address that the peer means by a text."""
+        """Returns the address that the peer means by a text."""
         return self._resolve
 
     def come_apart(self) -> None:
-        """Let go of what refers back to the links of a connection that is gone, at the very end."""
+        """Removes references back to the links of a connection that is gone. Called last."""
         del self.routed
 
     # Sessions
@@ -118,9 +118,9 @@ class PeerLinks:
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:
-        """The peer has ended the session. Of links that it still has no more is to be heard, and they count no longer.
+        """Handles the peer's End: its links count no longer and get no more messages.
 
-        One whose address was made for it stays whole until it is dropped: others end with it.
+        A link that made its address stays whole until it is dropped, because other links end with it.
         """
         if session.is_counted:
             self.gate.end()
@@ -135,7 +135,7 @@ class PeerLinks:
         self.core.cut_off(leaving)
 
     def end_session(self, session: Session, refusal: Refusal) -> None:
-        """End a session that is denied by now, and its links with it."""
+        """Ends a session that policy denies now, together with its links."""
         for wire in list(session.wires.values()):
             _take_no_more(wire)
             self.drop(wire, "Link closed with its session")
@@ -163,7 +163,7 @@ class PeerLinks:
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
-        assert not isinstance(address, Unclear)  # refused, with or without policy
+        assert not isinstance(address, Unclear)  # an Unclear address is refused, with or without policy
         wire.named = address
         wire.is_counted = True
         settings = self.gate.settings
@@ -172,7 +172,7 @@ class PeerLinks:
             self.attach_here(wire)
 
     def attach_here(self, wire: Wire) -> None:
-        """Bind an admitted link to an address of this router."""
+        """Binds an admitted link to an address of this router."""
         if isinstance(wire, IncomingWire):
             self._attach_sender(wire, wire.target)
         else:
@@ -180,24 +180,27 @@ class PeerLinks:
         self.log_attached(wire)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
-        """A link as routers have among each other: no client has any."""
+        """Refuses a link that only routers may have between each other."""
         self._record_forbidden()
         wire.refuse(FORBIDDEN)
 
     def attach_service(self, wire: Wire, address: Address) -> None:
-        """A link to what routers have for edges alone (network §15.1)."""
+        """Refuses a link to a service that routers offer only to edges (network §15.1)."""
         self.record_forbidden("Edge service forbidden", refused_lines(address.name, self.container))
         wire.refuse(None)
 
     def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
-        """None where the peer names no address, or wants one made, and not by a container whose link route it names."""
+        """Returns the address that the terminus names.
+
+        None if the terminus has no address, or is dynamic and names no link route whose container makes the address.
+        """
         if terminus is None:
             return None
         text = terminus.routed_as if terminus.is_dynamic else terminus.address or None
         return self._resolve(text) if text is not None else None
 
     def _shut_out(self, wire: Wire, address: Address | Unclear | None) -> Refusal | None:
-        """Does a link lead into the router itself, on a connection that may not?"""
+        """Refuses a link that leads into the router itself on a connection without that right."""
         if self.terms.reaches_in_process or not isinstance(address, Address):
             return None
         if not (address.is_management or self.core.is_in_process(address)):
@@ -229,7 +232,7 @@ class PeerLinks:
         self.messages.choose_inspection(link)
 
     def limit_in(self, link: InLink) -> None:
-        """What a sender must not do costs it its link, or more."""
+        """Installs the handlers that end a sender's link, or its connection, when it breaks a limit."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         link.on_stalled = partial(self._on_stalled_message, link)
@@ -240,7 +243,7 @@ class PeerLinks:
         link.on_foreign = self._foreign(link)
 
     def _foreign(self, link: InLink | OutLink) -> Callable[[], None] | None:
-        """Ends a link whose peer has named a transaction that nobody here has; those of other routers stay."""
+        """Returns a function that ends a link whose peer names an unknown transaction; None for other routers."""
 
         def end() -> None:
             if link.is_open:
@@ -274,24 +277,24 @@ class PeerLinks:
     # Detach
 
     def detached(self, wire: Wire, *, is_closed: bool) -> None:
-        """The peer detaches."""
+        """Handles the peer's Detach."""
         if isinstance(wire.core, OutLink):
             wire.core.drop_unsent()
         self.routed.end(wire, is_closed=is_closed)
         self._drop(wire, "Link detached")
 
     def forget_routed(self, wire: Wire) -> None:
-        """A routed link is over: it counts no longer."""
+        """Forgets a routed link that has ended; it counts no longer."""
         self.routed.forget(wire)
         self.drop(wire, "Link detached")
 
     def drop(self, wire: Wire, why: str) -> None:
-        """The link is over, whichever side ended it: it counts no longer."""
+        """Ends the accounting of a link, whichever side ended it."""
         self.routed.end(wire, is_closed=None)
         self._drop(wire, why)
 
     def _drop(self, wire: Wire, why: str) -> None:
-        """Forget the link, however it ended: its wire is used no more."""
+        """Forgets the link, however it ended: its wire is not used again."""
         link = wire.core
         if isinstance(link, InLink | OutLink):
             self._remove(link, why)
@@ -300,7 +303,10 @@ class PeerLinks:
             self.gate.detach(direction_of(wire))
 
     def _remove(self, link: InLink | OutLink, why: str) -> None:
-        """The link is gone. A dynamic address that was made for it goes as well, where policy is on."""
+        """Removes the link from the core.
+
+        With policy enabled, the dynamic address that was made for it ends as well.
+        """
         address = self.core.table.bound(link)
         is_maker = self._is_maker(link)
         self.core.remove_link(link)
@@ -310,17 +316,17 @@ class PeerLinks:
                 self.end_link(wire_of(other), _ADDRESS_GONE, is_peers_doing=True)
 
     def _is_maker(self, link: InLink | OutLink) -> bool:
-        """Was its address made for it?"""
+        """Returns True if the link's address was made for this link."""
         address = self.core.table.bound(link)
         return address is not None and address.made_by is link
 
     def begin_own(self, owner: SessionOwner) -> Session:
-        """Begin a session of ours with a router. Errors: CannotBegin"""
+        """Begins a session of our own with a router. Errors: CannotBegin"""
         most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
         return self.engine.begin_session(owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
 
     def close_own(self, link: OutLink) -> None:
-        """Detach a link of ours, whatever it carries."""
+        """Detaches a link that this router began, whatever it carries."""
         wire = wire_of(link)
         self.drop(wire, "Link detached")
         wire.close(is_peers_doing=False)
@@ -333,16 +339,18 @@ class PeerLinks:
         self._touch()
 
     def take_no_more(self) -> None:
-        """Forward no more messages that have come on any link."""
+        """Stops forwarding messages that have already come on any link."""
         for wire in self.engine.links.values():
             _take_no_more(wire)
 
     def cut_off(self) -> "list[InLink | OutLink]":
-        """The connection is going: at once nobody gets a message from it or by it, but for those that have come.
+        """Stops new messages to and from this connection because it is closing.
+
+        Messages that have already come are kept.
 
         Returns the links, each to be given to `losing`.
         """
-        # What has come is not read where it is what ended the connection.
+        # What has come is not read if it is the reason why the connection ended.
         self._reads_out = not self.engine.is_deaf
         self.routed.ask_no_more()
         in_links = [link for link in self.attachment.in_links if not _is_for_container(link)]
@@ -351,7 +359,7 @@ class PeerLinks:
         return [*in_links, *out_links]
 
     def losing(self, link: InLink | OutLink) -> Iterator[None]:
-        """The link is gone with its connection: in steps, for many of its messages may wait behind a budget."""
+        """Removes a link together with its connection, in steps: many of its messages may wait for a byte budget."""
         try:
             if self._reads_out and isinstance(link, InLink):
                 yield from link.wire.reading_out()
@@ -361,18 +369,18 @@ class PeerLinks:
             self.lose(link)
 
     def losing_routed(self) -> Iterator[Iterator[None]]:
-        """The same for each link that goes on to a container."""
+        """Returns the same steps for each link that is routed to a container."""
         return self.routed.losing(reads_out=self._reads_out)
 
     def lose(self, link: InLink | OutLink) -> None:
-        """Every message that came on it has been taken."""
+        """Removes the link after every message on it has been taken."""
         self.core.remove_link(link)
         self._log_end(link, "Link closed due to connection loss")
 
     # Limits
 
     def _over_budget(self, stage: AuditStage, what: str) -> Refusal | None:
-        """A connection that is held back for bytes gets nothing new."""
+        """Refuses anything new on a connection that is held back by a byte budget."""
         level = next(iter(self.attachment.account.behind), None)
         return self.refuse_over_budget(level, stage, what) if level is not None else None
 
@@ -381,19 +389,19 @@ class PeerLinks:
         return self.gate.refuse_over_budget(stage, what, budget=budget, limit=level.limit, held=level.held)
 
     def _on_oversize(self, link: InLink, delivery: Handle, size: int, before: int) -> bool:
-        """A message grew past the size that is watched. Returns whether it is refused.
+        """Handles a message that grew past the watched size. Returns True if the message is refused.
 
-        Then with the three-level reaction of policy §3.10: reject, detach, close.
+        A refusal has the three levels of policy §3.10: reject the message, detach the link, close the connection.
         """
         refusal = self.gate.refuse_size(size, before, link.identity, target_of(link))
         if refusal is None:
             return False
-        link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
+        link.wire.abort_stream()  # first, because closing the link would send the rest of the message to the receivers
         is_partial = link.wire.is_partial(delivery)
         link.refuse(delivery, condition_of(refusal))
         link.wire.tell_outcome()
         if is_partial:
-            link.settle(delivery)  # although the rest of it is not read
+            link.settle(delivery)  # although the router does not read the rest of it
         wire_of(link).close()
         self.engine.stop_listening()
         self.engine.close(Condition(name="amqp:connection:forced", description=refusal.description))
@@ -402,7 +410,7 @@ class PeerLinks:
         return True
 
     def _on_over_credit(self, link: InLink) -> None:
-        """A sender that ignores its credit would fill our memory: its link is closed."""
+        """Closes the link of a sender that ignores its credit and would fill our memory."""
         wire = wire_of(link)
         _take_no_more(wire)
         self._remove(link, "Link detached")
@@ -410,7 +418,7 @@ class PeerLinks:
         self._touch()
 
     def _on_stalled_message(self, link: InLink, seconds: float, holds_up_others: bool) -> None:
-        """A message under way makes no progress, or holds up others: it is rejected, and its link closed."""
+        """Rejects an unfinished message that makes no progress or delays other messages, and closes its link."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
         refusal = self.gate.give_up_message(seconds, link.identity, target_of(link), holds_up_others=holds_up_others)
@@ -419,7 +427,7 @@ class PeerLinks:
         self.end_link(wire, condition, is_peers_doing=True)
 
     def _on_stalled_receiver(self, link: OutLink, seconds: float) -> None:
-        """A receiver takes nothing of a message under way: it gets no more of it, and its link is closed."""
+        """Closes the link of a receiver that takes nothing of an unfinished message."""
         wire = wire_of(link)
         address = wire.named.written if wire.named is not None else None
         condition = condition_of(self.gate.give_up_receiver(seconds, link.identity, address))
@@ -427,7 +435,7 @@ class PeerLinks:
         self.end_link(wire, condition, is_peers_doing=True)
 
     def _touch(self) -> None:
-        """The engine has something to write."""
+        """Schedules a write of the engine."""
         self.core.work.touched.add(self.engine)
 
     # Logs
@@ -461,12 +469,12 @@ class PeerLinks:
 
 
 def _is_for_container(link: InLink | OutLink) -> bool:
-    """Has the peer attached it, to go on to a container? `RoutedLinks` ends it."""
+    """Returns True if the peer attached this link and a container serves it. `RoutedLinks` ends such a link."""
     return isinstance(link, RoutedIn | RoutedOut) and not link.is_own
 
 
 def _take_no_more(wire: Wire) -> None:
-    """Forward no more messages that have come on the link."""
+    """Stops forwarding messages that have already come on the link."""
     if isinstance(wire, IncomingWire):
         wire.take_no_more()
 
@@ -476,7 +484,7 @@ def _is_topic(terminus: Terminus | None) -> bool:
 
 
 def _phase(terminus: Terminus | None, *, is_sender: bool) -> int | None:
-    """The phase of the address that the peer asks for as a waypoint or fallback destination; None: it is neither."""
+    """Returns the phase that the peer asks for as a waypoint or fallback destination; None if it is neither."""
     capabilities = terminus.capabilities if terminus is not None else ()
     if _FALLBACK in capabilities:
         return FALLBACK_PHASE
@@ -491,9 +499,9 @@ def direction_of(wire: Wire) -> Direction:
 def request_of(
     wire: Wire, terminus: Terminus | None, address: Address | Unclear | None, *, may_be_dynamic: bool = True
 ) -> LinkRequest:
-    """What policy is asked about. A link whose node a container makes is asked about by its address, as any other.
+    """Builds the question to policy about a link. If a container makes the node, the question has that address.
 
-    may_be_dynamic  the connection has the right to dynamic sources. Else it is asked about that, for a receiver
+    may_be_dynamic  the connection has the right to dynamic sources. If not, a receiver's question is about that right
     """
     direction = direction_of(wire)
     if terminus is None:
@@ -513,12 +521,15 @@ def request_of(
 
 
 def may_be_dynamic(governed: ConnectionGate | ConnectionShadow) -> bool:
-    """May the client have addresses made for what it receives from?"""
+    """Returns True if the client may have addresses made for its receivers."""
     return governed.settings is None or governed.settings.allow_dynamic_source
 
 
 def request_again(wire: Wire, *, may_be_dynamic: bool) -> LinkRequest:
-    """The request of an open link, by the address that it is bound to. may_be_dynamic  as for `request_of`"""
+    """Builds the question to policy about an open link, from its bound address.
+
+    may_be_dynamic  see `request_of`
+    """
     terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
     is_made = terminus is not None and terminus.is_dynamic and not is_routed_dynamic(terminus)
     return request_of(wire, terminus, None if is_made else wire.named, may_be_dynamic=may_be_dynamic)

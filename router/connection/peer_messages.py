@@ -1,6 +1,6 @@
-"""The treatment of one connection's messages: inspected, shown, remembered and paced, as its settings ask.
+"""The treatment of one connection's messages: inspected, logged, remembered and paced, as its settings ask.
 
-It is chosen when a link attaches and again when the settings change, so that a link pays only for what it needs.
+It is chosen when a link attaches, and again when the settings change, so that a link pays only for what it needs.
 Sources: docs/spec/routing.md §11, §21; docs/spec/policy-and-auth.md §3.9, §3.16.
 """
 
@@ -34,7 +34,10 @@ from router.effects import log
 
 
 class PeerMessages:
-    """replies  the messages that the connection was asked to reply to; None before its Open"""
+    """The treatment of one connection's messages.
+
+    replies  the messages that ask this connection for a reply; None before its Open
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class PeerMessages:
         attachment: Attachment,
         resolve: Callable[[str], Address | Unclear],
     ) -> None:
-        """resolve  the address that the peer means by a text"""
+        """resolve  returns the address that the peer means by a text"""
         self.replies: Replies | None = None
         self._terms = terms
         self._gate = gate
@@ -54,15 +57,15 @@ class PeerMessages:
         self._resolve = resolve
 
     def follow_rates(self) -> None:
-        """Let the connection send in a second as much as its settings say now."""
+        """Sets how much the connection may send in a second, by its present settings."""
         settings = self._gate.settings
         rates = Rates(messages=settings.max_message_rate, bytes=settings.max_byte_rate) if settings else Rates()
         self._core.set_rates(self._attachment, rates)
 
     def follow_replies(self, tenant: str | None) -> None:
-        """Remember reply addresses for as long as the connection's settings, or a candidate's, ask for.
+        """Remembers reply addresses for as long as the settings, or those of a candidate policy, ask for.
 
-        tenant  the connection's mobile addresses are in its address space
+        tenant  the tenant whose address space the connection uses
         """
         if self.replies is None:
             self.replies = self._gate.addresses = Replies(self._core, self._attachment, tenant)
@@ -71,13 +74,14 @@ class PeerMessages:
                 self.choose_composition(link)
 
     def choose_inspection(self, link: InLink) -> None:
-        """Set the inspection of each message that comes on a link; on a routed one, only their size counts."""
+        """Sets the inspection of each message on an incoming link. On a routed link, only the size counts."""
         link.max_message_bytes = self._gate.watched_message_bytes
         if isinstance(link, RoutedIn):
             return
         link.vouch = self._vouch_for(link)
         replies_to = self._target_of_replies(link)
-        # A message of an edge says in its annotations whom it is for, or is refused when its `to` is looked for.
+        # A message of an edge names its address in its annotations. Without it, the look-up of its `to` refuses the
+        # message.
         names_itself = isinstance(link, AnonymousInLink) and not self._attachment.is_edge
         may_be_opaque = replies_to is None and not names_itself and not self._may_refuse_messages
         inspect = inspector(link, self._gate, strips=self._terms.strips_in, may_be_opaque=may_be_opaque)
@@ -94,7 +98,10 @@ class PeerMessages:
             link.inspect = inspect
 
     def _vouch_for(self, link: InLink) -> Callable[[str], str] | None:
-        """None: messages of other routers, which were judged there; and where there is no other router."""
+        """Returns a function that judges reply-tos on the link.
+
+        None if the messages come from another router, which has judged them, and if there is no other router.
+        """
         core = self._core
         if (core.network is None and core.uplink is None) or self._attachment.is_trunk:
             return None
@@ -104,12 +111,15 @@ class PeerMessages:
 
     @property
     def _may_refuse_messages(self) -> bool:
-        """May a message be refused for its user-id or its size? A candidate policy refuses none."""
+        """Returns True if a message may be refused for its user-id or its size. A candidate policy refuses none."""
         settings = self._gate.settings
         return settings is not None and (not settings.allow_user_id_proxy or settings.max_message_size > 0)
 
     def _target_of_replies(self, link: InLink) -> Address | None:
-        """The target of a link that was attached to reply: each message is asked about, for the right is for a time."""
+        """Returns the target of a link that was attached to reply, else None.
+
+        Each of its messages is judged, because the right to reply ends after some time.
+        """
         target = link.wire.named
         if self.replies is None or self.replies.memory is None or target is None or self._gate.is_listed(target):
             return None
@@ -118,7 +128,7 @@ class PeerMessages:
         return target
 
     def choose_composition(self, link: OutLink) -> None:
-        """Set the treatment of each message before it leaves on a link; on a routed one, it is as it came."""
+        """Sets the treatment of each message before it leaves on a link. On a routed link, messages stay unchanged."""
         if isinstance(link, RoutedOut):
             return
         attachment, stamp = self._attachment, None
@@ -134,7 +144,7 @@ class PeerMessages:
             self.replies.watch(link)
 
     def _message_log(self, verb: str, link: InLink | OutLink) -> Callable[[bytes], None]:
-        """Logs the messages of a link as messageLoggingComponents asks (routing §21)."""
+        """Returns a function that logs the messages of a link as messageLoggingComponents asks (routing §21)."""
         wire = wire_of(link)
         source, target = (terminus.address if terminus is not None else None for terminus in (wire.source, wire.target))
         where = f"on link '{wire.name}' ({source or ''} -> {target or ''})"

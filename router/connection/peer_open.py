@@ -1,4 +1,4 @@
-"""The two Opens of a connection: the peer's is judged, the router's says which router it is.
+"""The two Opens of a connection: judges the peer's Open and builds the router's Open.
 
 Sources: docs/spec/routing.md §1.4, §1.8; docs/spec/policy-and-auth.md §3.3.
 """
@@ -20,14 +20,14 @@ from router.effects import log
 from router.values import Array, int_, symbol
 
 ROUTER_ROLES: Final = frozenset(("inter-router", "edge"))
-PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
-# Offered by routers that expect further links for large messages at any time. Those of before 1.13 do not.
+PRODUCT: Final = "qpid-dispatch-router"  # clients and neighbouring routers recognise this name
+# Capability of routers that accept more links for large messages at any time. Routers before 1.13 do not offer it.
 STREAMING: Final = "qd.streaming-links"
 CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol(STREAMING)))
-# Offered to other routers by those that judge the reply-tos of their clients (router.connection.vouching).
+# Capability between routers: the router judges the reply-tos of its clients (router.connection.vouching).
 VOUCHING: Final = "palisade.reply-to"
 _OF_ROUTERS: Final = Array(symbol, (*CAPABILITIES.values, symbol(VOUCHING)))
-# Where receivers may be routed to a broker: JMS clients share subscriptions only where that is offered.
+# Offered if receivers may be routed to a broker: JMS clients share subscriptions only if the capability is offered.
 SHARING: Final = Array(symbol, (*CAPABILITIES.values, symbol("SHARED-SUBS")))
 
 
@@ -44,21 +44,21 @@ class Speaker(Protocol):
 
     @property
     def is_outgoing(self) -> bool:
-        """Did the router make the connection?"""
+        """Returns True if the router made the connection."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PeerOpens:
-    """The peer connected to the router: its Open goes first, is judged, and is answered."""
+    """The peer connected to the router: the router judges the peer's Open and then answers it."""
 
     is_outgoing: ClassVar[bool] = False
 
     def begin(self, peer: Speaker) -> None:
-        """The router has nothing to say yet."""
+        """Does nothing: the router waits for the peer's Open."""
 
     def judge(self, peer: Speaker, remote: RemoteOpen) -> Refusal | None:
-        """Ask the gate, then answer with the limits of the peer's group, where it has one."""
+        """Asks the gate, then answers with the limits of the peer's group, if it has one."""
         gate = peer.gate
         refusal = gate.admit(
             peer.identity,
@@ -74,7 +74,7 @@ class PeerOpens:
             properties=_properties(peer),
             capabilities=_capabilities(peer),
             max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
-            # Beyond those of the peer, whom the gate counts, the router begins its own.
+            # The router's own sessions come on top of those of the peer, which the gate counts.
             channel_max=min(settings.max_sessions - 1 + peer.own_sessions, 32767)
             if settings and settings.max_sessions
             else None,
@@ -84,11 +84,11 @@ class PeerOpens:
 
 @dataclass(frozen=True, slots=True)
 class RouterOpens:
-    """The router connected to a server: its Open goes first, and names the server's host.
+    """The router connected to a server: it sends its Open first, which names the server's host.
 
-    The answer is restricted by the connector's policyVhost and routerIds alone.
+    Only the connector's policyVhost and routerIds restrict the answer.
 
-    server_name  in the server's certificate, where there are routerIds
+    server_name  the name in the server's certificate, if there are routerIds
     """
 
     hostname: str
@@ -123,13 +123,13 @@ def _capabilities(peer: Speaker) -> Array:
     return SHARING if not peer.is_outgoing and peer.surroundings.link_routes.takes_receivers else CAPABILITIES
 
 
-# As `qd.conn-id` in what is encoded once: of five bytes, and found there again.
+# Placeholder for `qd.conn-id` in the encoded properties. It takes five bytes, and its place can be found again.
 _ANY_ID: Final = 0x7FEDCBA9
 
 
 @lru_cache(maxsize=4)
 def _usual(version: str) -> list[bytes]:
-    """The properties for most clients, encoded: what is before the connection's id, and what is behind it."""
+    """Returns the encoded properties for most clients: the part before the connection's id, and the part after it."""
     return encode(_own(version, _ANY_ID)).split(_ANY_ID.to_bytes(4, "big"))
 
 
@@ -142,7 +142,7 @@ def _own(version: str, connection_id: int) -> dict[Any, Any]:
 
 
 def _properties(peer: Speaker) -> dict[Any, Any] | bytes:
-    """The connection properties of the router's Open, encoded where that was done before."""
+    """Returns the connection properties of the router's Open, encoded if an encoded form exists."""
     terms = peer.terms
     own_only = terms.cost <= 1 and terms.role == "normal" and not terms.failover and not terms.open_properties
     if own_only and peer.gate.connection_id < _ANY_ID:
@@ -162,14 +162,14 @@ def _properties(peer: Speaker) -> dict[Any, Any] | bytes:
 
 
 def report_annotations(peer: Speaker, remote: RemoteOpen) -> None:
-    """Log which version of the routers' annotations another router writes. No version is refused (network §3.3)."""
+    """Logs the version of the router annotations that another router writes. No version is refused (network §3.3)."""
     version = remote.properties.get("qd.annotations-version")
     if isinstance(version, int_):
         log(peer.surroundings.emit, "ROUTER", "debug", f"Remote router annotations version: {int(version)}")
 
 
 def describe_map(mapping: Mapping[Any, Any]) -> str:
-    """Open properties in the form of the log: `{:product="x", :n=1}`."""
+    """Formats Open properties for the log: `{:product="x", :n=1}`."""
     return "{" + ", ".join(f"{_describe(key)}={_describe(value)}" for key, value in mapping.items()) + "}"
 
 

@@ -1,7 +1,7 @@
-"""The sessions and links of an open connection judged again, by the rules in force or by a candidate policy.
+"""Judges the sessions and links of an open connection again, by the rules in force or by a candidate policy.
 
-The caller may pause at every step: what comes meanwhile has been judged by the new rules already.
-Source: docs/spec/policy-and-auth.md §2.8.
+The caller may pause at every step: what comes in between has already been judged by the new rules. Source:
+docs/spec/policy-and-auth.md §2.8.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,10 @@ from router.core.in_links import InLink
 
 
 def redecide(links: PeerLinks) -> Iterator[None]:
-    """Judge each by the rules in force and end what they deny; of what is too many the newest goes."""
+    """Judges each session and link by the rules in force and ends what they deny.
+
+    If there are too many, the newest end.
+    """
     engine, gate = links.engine, links.gate
     kept = 0
     for session in list(engine.sessions.values()):
@@ -45,16 +48,16 @@ def redecide(links: PeerLinks) -> Iterator[None]:
 
 
 def redecide_hosting(links: PeerLinks, hosting: Hosting, link_routes: LinkRoutes) -> Iterator[None]:
-    """Take back the link routes that the peer made for its connection and may not have by now."""
+    """Removes link routes that the peer made for its connection and that policy no longer permits."""
     for own in list(hosting.own.values()):
         if not may_route(links.gate, links.resolve, own.pattern, own.route.direction):
-            hosting.drop_own(own.identity)  # meanwhile the peer may have deleted it
+            hosting.drop_own(own.identity)  # the peer may have deleted it in the meantime
             link_routes.remove_own(own.route, hosting)
         yield
 
 
 def ask_candidate(links: PeerLinks, candidate: ConnectionShadow) -> Iterator[None]:
-    """Ask a new candidate policy about each. All of them stay."""
+    """Asks a new candidate policy about each session and link. All of them stay."""
     engine = links.engine
     counted = (session for session in list(engine.sessions.values()) if session.is_counted)
     for number, session in enumerate(counted):

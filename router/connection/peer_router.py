@@ -1,4 +1,4 @@
-"""The peer of a connection between routers. Only a listener or connector of role inter-router makes one of a peer.
+"""The peer of a connection between routers. Only listeners and connectors of role inter-router make such a peer.
 
 Source: docs/spec/network.md §3, §4.
 """
@@ -14,18 +14,19 @@ from router.connection.trunk_links import TrunkLinks
 from router.effects import log
 from router.values import int_
 
-# Sessions whose backlog is looked at with each flush. A router has a dozen, and one for each sender of large messages;
-# most have nothing, and no message is to pay for all. A backlog is seen when all have had their turn.
+# Number of sessions whose backlog is checked at each flush. A router has a dozen sessions, and one for each sender of
+# large messages. Most have no backlog, and no message is to pay for all of them. A backlog is seen when all sessions
+# have had their turn.
 _WATCHED_PER_FLUSH: Final = 2
 
 
 class NeighbourRouter(Peer):
-    """What it sends it may send in the name of the network's users: it was admitted as a router."""
+    """A neighbour router. It was admitted as a router, so it may send messages for the network's users."""
 
     links_kind: ClassVar[type[PeerLinks]] = TrunkLinks
 
     def _tenant(self) -> None:
-        """Addresses that routers tell each other of have their tenants in them."""
+        """Returns None: the addresses in messages between routers already contain their tenants."""
 
     def on_open(self, remote: RemoteOpen) -> None:
         super().on_open(remote)

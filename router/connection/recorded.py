@@ -1,4 +1,4 @@
-"""The record of a connection that a peer made: what failed, and how far it had come. Source: docs/audit.md."""
+"""The record of an accepted connection: what failed, and at which stage. Source: docs/audit.md."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -27,18 +27,18 @@ _AUDIT_STAGE: Final[Mapping[Stage, AuditStage]] = {
 
 
 class Recorded(Stack):
-    """A connection whose failures are logged and audited, where they are floods as numbers."""
+    """A connection whose failures are logged and audited; in a flood, only their number."""
 
     @property
     def audit_stage(self) -> AuditStage:
-        """How far the connection has come, in the words of an audit event."""
+        """The progress of the connection, in the words of an audit event."""
         return _AUDIT_STAGE[self.stage]
 
-    unsent_bytes: Callable[[], int] = staticmethod(lambda: 0)  # written, and not sent
+    unsent_bytes: Callable[[], int] = staticmethod(lambda: 0)  # written to the socket's buffer, and not sent
 
     @property
     def tells_why(self) -> bool:
-        """Has the peer been sent something that it is to read before its socket is closed?"""
+        """Returns True if the peer has been sent something that it is to read before its socket is closed."""
         return self.peer is not None and self.peer.engine.tells_why
 
     def report(self, condition: Condition) -> None:
@@ -58,5 +58,5 @@ class Recorded(Stack):
         self.gate.gate.folding.record(Refused(stage=event["stage"], facts=self.facts(), lines=lines, event=event))
 
     def facts(self) -> ConnectionMembers:
-        """The members of an audit event that are the connection's own."""
+        """Returns the members of an audit event that describe the connection."""
         return {**self.gate.facts(), "is_encrypted": self.tunnel is not None and self.tunnel.is_established}

@@ -13,29 +13,29 @@ from auth.negotiation import Authenticated, Rejected, Reply
 from auth.relay import Forward, RelayedNegotiation, RelayEffect, ServiceFailed, Voucher
 from router.connection.service import Asker
 
-# Right, or not known yet: the two are not told apart by the time that they take.
+# Right, or not known yet: both take the same time, so that the peer cannot distinguish them.
 _NOT_WRONG: Final = VerifyResult(is_valid=True)
 
 
 class Relay(Protocol):
-    """A login with the service; the caller bounds it in time."""
+    """A login at the service; the caller limits its time."""
 
     def send(self, frame: sasl_frames.Init | sasl_frames.Response) -> None: ...
     def close(self) -> None:
-        """The login is over, or nobody waits for it any more. Any number of times."""
+        """Ends the login: it is complete, or no caller waits for it any more. May be called several times."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayTerms:
-    """How a listener has its peers authenticated elsewhere.
+    """Settings of a listener whose peers a remote service authenticates.
 
-    begin    (numeric address of the peer, who is told) begins a login; the asker is told after the call has returned
+    begin    (numeric address of the peer, asker) begins a login; the asker is called after this call has returned
     place    of the services, for log lines
     allowed  upper-case names of the mechanisms that the listener permits; None: any
-    without  names of those that it never offers
-    realm    for the service; None: none
-    max_session_s  for which users whom the service has let in stay connected; 0: without end
+    without  names of the mechanisms that it never offers
+    realm    for the service; None: no realm
+    max_session_s  maximum connection time of users that the service has accepted; 0: no limit
     """
 
     begin: Callable[[str, Asker], Relay]
@@ -50,10 +50,11 @@ class RelayEnd:
     """One exchange, between the connection's peer and the service.
 
     write      takes the replies to the peer
-    carry_out  does everything else that it asks for
-    on_held    gets how many bytes of the peer wait
-    within     carries out a step of the service's on the connection, as far as it still waits for one, and passes on
-               the bytes that the step leaves. Beside it: what the step says of the peer's credentials; None: nothing
+    carry_out  does everything else that the exchange asks for
+    on_held    receives the number of the peer's bytes that wait
+    within     runs a step of the service on the connection if the connection still waits for one, and passes on
+               the bytes that the step leaves. Its second argument is the result that the step implies for the peer's
+               credentials; None: no result
     """
 
     def __init__(
@@ -76,11 +77,11 @@ class RelayEnd:
 
     @property
     def can_be_guessed(self) -> bool:
-        """Has the peer chosen a mechanism that shows a secret?"""
+        """Returns True if the peer has chosen a mechanism other than ANONYMOUS, so that it may guess a secret."""
         return self._negotiation.can_be_guessed
 
     def decline(self, why: str) -> bytes:
-        """Whatever the service says, the peer is not told."""
+        """Declines the login: the service's answer does not reach the peer."""
         return self._follow(self._negotiation.decline(why))
 
     def receive(self, data: bytes) -> bytes:

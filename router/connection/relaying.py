@@ -1,4 +1,4 @@
-"""Logins of accepted peers that are answered elsewhere: what all ways have in common, and that by a remote service.
+"""Logins of accepted peers: what all kinds of login share, and the login at a remote authentication service.
 
 Source: docs/spec/policy-and-auth.md §9.2, §9.5.
 """
@@ -20,23 +20,23 @@ from router.effects import Log, Refused, log
 
 
 class Relaying(Recorded):
-    """A connection whose peer's credentials somebody else looks at."""
+    """A connection whose peer's credentials a verifier or a remote service checks."""
 
     _claimed_user: str | None = None
-    # Gives up the verification of the password; None while there is none whose answer counts.
+    # Gives up the verification of the password. None while no answer is wanted.
     _give_up: Callable[[], None] | None = None
-    _relay: Relay | None = None  # the login with a remote service
-    _max_session_s = 0  # of whom it has let in
+    _relay: Relay | None = None  # the login at a remote service
+    _max_session_s = 0  # maximum session time for users that the service accepts
     _pace: Pace
-    _has_waited = False  # an answer of the service has been held back, or would have been
-    _held_step: Callable[[], bytes] | None = None  # of the service, that waits
-    _let_go: Callable[[], None] | None = None  # gives it up
+    _has_waited = False  # the service's first answer has been delayed, or did not need a delay
+    _held_step: Callable[[], bytes] | None = None  # the delayed step of the service
+    _let_go: Callable[[], None] | None = None  # gives the delayed step up
 
     def _expel_where_banned(self) -> bool:
-        """Expel the peer where its host is banned by now. Returns whether it is.
+        """Expels the peer if its host is banned now. Returns True if it is banned.
 
-        Attack: many logins at once, so that all have been accepted when the first have failed. After the ban none is
-        verified any more, and the peer does not learn the result of one that was under way.
+        Attack: many logins at once; all have been accepted before the first one fails. After the ban no password is
+        verified any more, and a peer does not learn the result of a running verification.
         """
         bans = self.gate.gate.bans
         ban = bans.ban_of(self.gate.remote_host)
@@ -47,7 +47,7 @@ class Relaying(Recorded):
         return True
 
     def begins_turn(self) -> bool:
-        """The turn of what was sent, or of the verification, has come. Returns whether it is still wanted."""
+        """Called when the turn of the connection has come. Returns True if the connection still needs it."""
         if self.is_closed:
             return False
         try:
@@ -58,7 +58,7 @@ class Relaying(Recorded):
         self.core.work.finish()
         return False
 
-    # A remote service in the place of a verifier
+    # A remote service instead of a verifier
 
     def _start_relay(self, terms: RelayTerms) -> None:
         where = f"[C{self.connection_id}] Enabling remote authentication service {terms.place}"
@@ -71,7 +71,7 @@ class Relaying(Recorded):
         self._relay = terms.begin(self.gate.remote_host, end)
 
     def _on_relay(self, effect: Forward | Authenticated | Rejected | ServiceFailed) -> None:
-        """Carry out what the relayed negotiation asks for."""
+        """Carries out what the relayed negotiation asks for."""
         match effect:
             case Forward(frame=frame) if self._relay is not None and isinstance(self._end, RelayEnd):
                 self._claimed_user = self._end.claimed_user
@@ -93,12 +93,12 @@ class Relaying(Recorded):
             case Rejected():
                 self._on_sasl(effect)
             case Forward():
-                pass  # the service has gone meanwhile
+                pass  # the service has gone in the meantime
 
     def _on_service(self, step: Callable[[], bytes], said: VerifyResult | None) -> None:
-        """The service has said something, perhaps after the router has closed the connection."""
+        """Handles a message of the service, perhaps after the router has closed the connection."""
         if self.stage is not Stage.SASL:
-            # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
+            # Attack: a peer sends passwords just before the deadline of the login, so that the router closes first.
             if said is not None and is_wrong(said):
                 self._pace.fail()
             self._pace.leave()
@@ -106,7 +106,7 @@ class Relaying(Recorded):
         self._give_up = None  # an answer to the last response
         try:
             if not self._expel_where_banned():
-                # Out of turn, it does not wait: what waited goes before it.
+                # An unexpected message does not wait, but the delayed message goes before it.
                 if (held := self._held_step) is not None:
                     self._stop_holding()
                     self._pass_up(held())
@@ -119,9 +119,10 @@ class Relaying(Recorded):
         self.core.work.finish()
 
     def _hold_back(self, step: Callable[[], bytes], said: VerifyResult) -> None:
-        """The first answer of the service to the peer's credentials waits where many have failed.
+        """Delays the service's first answer to the peer's credentials if many logins have failed.
 
-        Later ones of the exchange do not: so SCRAM waits when nothing has been compared, as with verifiers.
+        Later answers of the exchange are not delayed. So SCRAM waits before anything has been compared, as with
+        verifiers.
         """
         self._has_waited = True
         if is_wrong(said):
@@ -132,13 +133,13 @@ class Relaying(Recorded):
             self._let_go, self._give_up = give_up, give_up
 
     def _hand_over(self, step: Callable[[], bytes], said: VerifyResult, answer: Answer) -> None:
-        """The time of the service's answer has come; or it is not given at all."""
+        """Passes the service's answer on when its delay has passed, or declines the login."""
         was_held, self._give_up = self._give_up is not None, None
         self._stop_holding()
         if self.stage is not Stage.SASL or not isinstance(self._end, RelayEnd):
             return
         try:
-            # A wrong password has been counted, and may have brought the ban: that it was wrong stands in the records.
+            # A wrong password has been counted and may have caused the ban. The records still say that it was wrong.
             if was_held and not is_wrong(said) and self._expel_where_banned():
                 pass
             elif answer is said:
@@ -155,7 +156,7 @@ class Relaying(Recorded):
             let_go()
 
     def _report_service(self, why: str) -> None:
-        """Attack: while the service cannot be reached each login is a line."""
+        """Records that the service is not reachable. Attack: without folding, each login would write a log line."""
         line = Log(module="AUTHSERVICE", level="warning", text=f"Downstream disconnected: {why}")
         what = "logins that the authentication service did not answer"
         self.gate.gate.folding.record(Refused(stage="sasl", facts=self.facts(), lines=(line,), what=what))

@@ -1,12 +1,12 @@
-"""The reply addresses of the messages that one connection receives: which count, and how long ago they came.
+"""The reply addresses of the messages that one connection receives: which of them count, and how old they are.
 
-A sender chooses the reply-to of its message. It counts only where the sender has the right to have messages sent there,
-so that no client makes a service write where it may not write itself: the dynamic address of the connection that the
-message came on, or an address among the targets of that connection. Addresses inside the router never count. What comes
-from another router was judged there (router.connection.vouching).
+A sender chooses the reply-to of its message. The reply-to counts only if the sender itself has the right to that
+address: it is the dynamic address of the sender's connection, or among the targets of that connection. So no client
+makes a service write to an address where the client may not write itself. Addresses inside the router never count. A
+reply-to from another router was judged there (router.connection.vouching).
 
-Only connections whose settings allow replies, or would by a candidate policy, remember any and pay for it.
-Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
+Only connections whose settings, or those of a candidate policy, allow replies remember any and pay for it. Source:
+docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,8 @@ from router.core.core import Core
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 
-# Spares working out the key of a reply-to that comes again. Stops endless different ones from filling the memory.
+# Avoids computing the key of a reply-to that comes again. Bounded, so that endless different texts cannot fill the
+# memory.
 MAX_KNOWN_TEXTS: Final = 1024
 MAX_KNOWN_CHARACTERS: Final = 256
 
@@ -30,7 +31,7 @@ Compose = Callable[[InLink | None, int], bytes]
 
 
 class Asker:
-    """A connection on which messages come: the owner of its engine."""
+    """The owner of an engine on whose connection messages come."""
 
     gate: ConnectionGate
 
@@ -40,10 +41,10 @@ class Asker:
 
 
 class Repliable(bytes):
-    """A message on its way to its receiver, which may reply once it has left.
+    """A message on its way to its receiver. The receiver may reply after the message has left.
 
     key    of its reply-to in the table of addresses
-    asker  number of the connection it came on
+    asker  id of the connection that it came on
     """
 
     key: str
@@ -57,23 +58,26 @@ class Repliable(bytes):
 
 
 class Replies:
-    """A connection's own addresses, and those it was asked to reply to.
+    """A connection's own addresses, and the addresses that it was asked to reply to.
 
-    memory  None where nobody asks for it, and nothing is remembered
+    memory  None if neither the settings nor a candidate policy ask for it: then nothing is remembered
     """
 
     __slots__ = ("_attachment", "_core", "_dynamic", "_tenant", "memory")
 
     def __init__(self, core: Core, attachment: Attachment, tenant: str | None) -> None:
-        """tenant  the connection's mobile addresses are in its address space"""
+        """tenant  the tenant whose address space the connection uses"""
         self._core = core
         self._attachment = attachment
         self._tenant = tenant
         self.memory: ReplyMemory | None = None
-        self._dynamic: dict[str, str] = {}  # the key of a dynamic address as somebody wrote it: that never changes
+        self._dynamic: dict[str, str] = {}  # the text of a reply-to → key of a dynamic address; this never changes
 
     def keep(self, window_s: int) -> bool:
-        """Remember for so long, 0: not at all. Returns whether links are to be watched that were not, or no longer."""
+        """Remembers reply addresses for `window_s` seconds, 0: not at all.
+
+        Returns True if this turned the memory on or off.
+        """
         memory = self.memory
         if memory is not None and window_s:
             memory.keep_s = window_s
@@ -83,17 +87,19 @@ class Replies:
         return memory is not self.memory
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """The owner of a dynamic address, as Core.owner_of."""
+        """Returns the owner of a dynamic address; see Core.owner_of."""
         return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
 
     def reply_age(self, address: Address) -> float | None:
-        """Seconds since the connection received a message with this reply-to; None where none is remembered."""
+        """Returns the seconds since the connection received a message with this reply-to; None
+        if none is remembered.
+        """
         if self.memory is None:
             return None
         return self.memory.age(exact_key(self._core, address), self._core.clock())
 
     def watch(self, link: OutLink) -> None:
-        """Remember the reply-to of each message that leaves on the link, from when it does."""
+        """Remembers the reply-to of each message on the link from the time when the message leaves."""
         link.compose = self._marking(link.compose)
         link.on_sending = self._on_sending
 
@@ -116,7 +122,9 @@ class Replies:
         return self._core.resolve(text, tenant=self._tenant)
 
     def _key_for(self, link: InLink, size: int) -> str | None:
-        """The key of the reply-to of the message in the buffer, which came on `link`; None where it does not count."""
+        """Returns the key of the reply-to of the message in the buffer, which came on `link`; None if it does not
+        count.
+        """
         text = reply_to_of(size)
         if text is None:
             return None
@@ -137,7 +145,7 @@ class Replies:
             return None
         key = core.table.key(address, is_ingress=True)
         if meant is not address and core.table.key(meant, is_ingress=True) != key:
-            return None  # the two of them do not mean the same by it
+            return None  # sender and receiver mean different addresses by the text
         live = core.table.addresses.get(key)
         if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
             if len(text) <= MAX_KNOWN_CHARACTERS:
@@ -145,7 +153,7 @@ class Replies:
                     self._dynamic.clear()
                 self._dynamic[text] = key
             return key
-        is_mobile = address.is_mobile and not address.name.startswith(("$", "_$"))  # where the router's own begin
+        is_mobile = address.is_mobile and not address.name.startswith(("$", "_$"))  # prefixes of the router's own
         if not is_mobile or address.is_dynamic or (live is not None and live.subscribers):
             return None
         asker.gate.catch_up()

@@ -1,4 +1,7 @@
-"""Does policy let a peer take the links of every address that a pattern matches? Source: docs/spec/routing.md §16."""
+"""Decides whether policy lets a peer take the links of every address that a pattern matches.
+
+Source: docs/spec/routing.md §16.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,26 +11,26 @@ from policy.addressing.address import Address, Unclear
 from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from router.admission.connection_gate import ConnectionGate, Direction
 
-# Words of a pattern for any number of words, for how many words of an address each stands when policy is asked, and all
-# words of the pattern. Attack: patterns that take long to judge, 65 ms with two wide words among two hundred others.
+# Limits: the words `#` in a pattern, the number of address words that one `#` is tried with, and all words of a
+# pattern. Attack: patterns that take long to judge, 65 ms with two words `#` among two hundred others.
 MAX_WIDE: Final = 1
 MAX_WORDS: Final = 16
 MAX_PATTERN_WORDS: Final = 32
 
 _SEPARATOR: Final = re.compile(r"([./])")
-# Stands for each word that no rule names.
+# A placeholder for each word that no rule names.
 _ANY_WORD: Final = "any-word-Tq8Zr3"
 
 
 def may_route_links(gate: ConnectionGate) -> bool:
-    """May the client make link routes for its connection?"""
+    """Returns True if the client may make link routes for its connection."""
     return not gate.is_denied and (gate.settings is None or gate.settings.allow_dynamic_link_routes)
 
 
 def may_serve(gate: ConnectionGate, address: Address, direction: Direction) -> bool:
-    """May links to the address go on to the client? It gets what others send, or gives what they receive.
+    """Returns True if links to the address may go to the client. It gets what they send, or gives what they receive.
 
-    direction  of the others' links
+    direction  of the other clients' links
     """
     settings = gate.settings
     if gate.is_denied or settings is None:
@@ -39,7 +42,7 @@ def may_serve(gate: ConnectionGate, address: Address, direction: Direction) -> b
 def may_route(
     gate: ConnectionGate, resolve: Callable[[str], Address | Unclear], pattern: str, direction: Direction
 ) -> bool:
-    """By the settings of now. Of denials it knows nothing: each attach is judged by itself, too."""
+    """Returns True if the present settings permit the pattern. Denials are not checked here, but at each attach."""
     if not may_route_links(gate):
         return False
     if gate.settings is None:
@@ -55,7 +58,9 @@ def may_route(
 
 
 def matching(pattern: str) -> Iterator[str]:
-    """Texts that match a pattern with at most one wide word: of each number of words that a rule can tell apart."""
+    """Returns texts that match a pattern with at most one `#`: one for each number of words that a rule can
+    distinguish.
+    """
     parts = _SEPARATOR.split(pattern.strip("./"))
     for count in range(MAX_WORDS + 1 if ANY_NUMBER in parts else 1):
         made = [_ANY_WORD if part == ONE else part for part in parts]

@@ -1,7 +1,7 @@
-"""The life of a routed link: attach, answer, detach and loss pass from one peer to the other.
+"""Routed links: attach, answer, detach and loss pass from one peer to the other.
 
-An edge router asks its interior about an attach first, unless a container of its own takes it (docs/spec/network.md
-§14.6). Source: docs/spec/routing.md §15.3, §15.4; docs/spec/network.md §11.
+An edge router asks its interior about an attach first, unless a container connected to the edge takes it
+(docs/spec/network.md §14.6). Source: docs/spec/routing.md §15.3, §15.4; docs/spec/network.md §11.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,27 +27,28 @@ Wire = IncomingWire | OutgoingWire
 _COORDINATOR: Final = "$coordinator"
 _EXPIRES: Final = ("link-detach", "session-end", "connection-close")
 TOO_LASTING: Final = Condition(name="qd:link-expiration", description="Requested link expiration not allowed")
-# So long a client's Detach waits for a container to take what was sent before. Stops one that takes nothing from
-# keeping its clients from leaving.
+# Seconds that a client's Detach waits until the container has taken what the client sent before. Stops a container that
+# takes nothing from keeping its clients from leaving.
 LEAVE_LIMIT_S: Final = 10.0
 LOST: Final = Condition(name="qd:routed-link-lost", description="Connectivity to the peer container was lost")
 TOO_MANY: Final = Condition(name="amqp:resource-limit-exceeded", description="too many routed links on the connection")
 TOO_LONG: Final = Condition(
     name="amqp:frame-size-too-small", description="the Attach is longer than a frame of the peer that it goes on to"
 )
-# Routed links of one connection. Attack: a neighbour or an edge, which no policy counts, attaches one after the other.
+# Maximum number of routed links of one connection. Attack: a neighbour or an edge, which no policy counts, attaches one
+# link after the other.
 MAX_ROUTED: Final = 16_384
-# Attaches of one connection that an edge asks its interior about. Attack: a client that attaches and attaches while the
-# interior answers slowly: nobody else's would be asked about.
+# Maximum number of attaches of one connection that wait for the interior's answer. Attack: a client attaches again and
+# again while the interior answers slowly, and the edge can ask for no other client.
 MAX_ASKED: Final = 256
 
 
-# A link's own name and the container id of its peer are always parts of what it is called at a container.
+# The link name at a container always contains the link's own name and the container id of its peer.
 _FEWEST_PARTS: Final = 2
 
 
 def _escaped(part: str) -> str:
-    """Without the separator of the parts."""
+    """Escapes the separator of the parts."""
     return part.replace("%", "%25").replace("@", "%40")
 
 
@@ -55,8 +56,8 @@ class Side(Limiting, Protocol):
     """The links of the connection whose peer attached (router.connection.peer_links).
 
     container    the container id of the peer
-    user         who has logged in; None: an anonymous peer
-    keeps_names  it is a router, which has made the names of links unique
+    user         the user name of the login; None: an anonymous peer
+    keeps_names  the peer is a router, which has already made the names of links unique
     """
 
     attachment: Attachment
@@ -69,12 +70,12 @@ class Side(Limiting, Protocol):
     @property
     def keeps_names(self) -> bool: ...
     def attach_here(self, wire: Wire) -> None:
-        """Bind an admitted link to an address of this router."""
+        """Binds an admitted link to an address of this router."""
         ...
 
     def log_attached(self, wire: Wire) -> None: ...
     def forget_routed(self, wire: Wire) -> None:
-        """The link is over: it counts no longer."""
+        """Stops counting a link that has ended."""
         ...
 
 
@@ -85,20 +86,22 @@ class RoutedLinks:
         self._side = side
         self._link_routes = link_routes
         self._links: dict[Wire, RoutedLink] = {}
-        self._asked: dict[Wire, None] = {}  # the interior is asked about them
+        self._asked: dict[Wire, None] = {}  # wait for the interior's answer
         self._transactions: dict[Host, Transactions] = {}
 
     @property
     def offers_sharing(self) -> bool:
-        """Has the router told clients that brokers share subscriptions?"""
+        """Returns True if the router has told clients that brokers share subscriptions."""
         return self._link_routes.takes_receivers
 
     def take(self, wire: Wire, terminus: Terminus | None, address: Address | None, *, limit_bytes: int) -> bool:
-        """Route an admitted link, or refuse it where its container is not there. False: nothing routes it.
+        """Routes an admitted link, or refuses it if no container can be reached.
 
-        terminus     the one that is not the peer's own
-        address      None where that names none
-        limit_bytes  of a message that the peer sends, 0: none
+        Returns False if no link route matches.
+
+        terminus     the terminus at the other end than the peer's own
+        address      None if the terminus names no address
+        limit_bytes  maximum size of a message that the peer sends; 0: no limit
         """
         is_sender = isinstance(wire, IncomingWire)
         if terminus is None:
@@ -112,10 +115,10 @@ class RoutedLinks:
         elif address is None or not address.is_mobile or address.is_management or address.is_dynamic:
             if must:
                 self._refuse(wire, NO_ROUTE)
-            return must  # what the router made up for one peer, no other takes
+            return must  # an address that the router made for one peer is never routed
         hop = self._link_routes.next_hop(name, "send" if is_sender else "receive", self._side.attachment)
         if hop is None and must:
-            hop = Hop(None, UNCHANGED)  # nobody here makes a node in the container's place
+            hop = Hop(None, UNCHANGED)  # this router does not create the node in the container's place
         go = partial(
             self._go, wire, terminus, name=name, full=full, tenant=tenant,
             limit_bytes=limit_bytes if is_sender else 0,
@@ -133,7 +136,10 @@ class RoutedLinks:
         self, wire: Wire, terminus: Terminus, hop: Hop, *, name: str, full: str, tenant: str, limit_bytes: int,
         is_forwarded: bool = False,
     ) -> None:  # fmt: skip
-        """is_forwarded  to the interior, which makes its name unique"""
+        """Routes the link to its container, or refuses it.
+
+        is_forwarded  the link goes to the interior, which makes its name unique
+        """
         host = hop.host
         refusal = None if host is not None else NO_ROUTE
         if not self._link_routes.may_outlive and _lasts(terminus):
@@ -147,7 +153,7 @@ class RoutedLinks:
         onward = self._names_onward(wire, tenant, is_forwarded=is_forwarded)
         if not (side.keeps_names or _lasts(terminus)):
             onward.append(f"{onward[-1]}@@@@{side.core.random_name()}")
-        is_made = is_routed_dynamic(terminus)  # there
+        is_made = is_routed_dynamic(terminus)  # the container makes the address
         names = Names(
             key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
             routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
@@ -158,9 +164,9 @@ class RoutedLinks:
         link.begin()
 
     def _names_onward(self, wire: Wire, tenant: str, *, is_forwarded: bool) -> list[str]:
-        """What the link may be called where it goes on, with those parts that tell its peer from others.
+        """Returns the possible names of the next link, with the parts that distinguish this peer from other peers.
 
-        Attack: a client with the container id of another takes the name of that one's durable subscription.
+        Attack: a client uses the container id of another client and takes the name of its durable subscription.
         """
         side = self._side
         if side.keeps_names:
@@ -176,15 +182,15 @@ class RoutedLinks:
         wire.engine.touch()
         self._side.forget_routed(wire)
 
-    # Attack: an attach that waits while the rules change, and is bound by the old ones.
+    # Attack: an attach waits while the rules change, and is then bound by the old rules.
 
     def is_pending(self, wire: Wire) -> bool:
-        """Is the link admitted, and has no answer yet?"""
+        """Returns True if the link is admitted and has no answer yet."""
         link = self._links.get(wire)
         return wire in self._asked or (link is not None and link.is_pending)
 
     def has_transaction(self, host: Host, name: bytes | None) -> bool:
-        """Has a coordinator at this container given this one to the peer?"""
+        """Returns True if a coordinator at this container has given this transaction to the peer."""
         transactions = self._transactions.get(host)
         return transactions is not None and name in transactions
 
@@ -198,7 +204,7 @@ class RoutedLinks:
         return CoordinatorPath(key, inward, onward, has_transaction, self._transactions[host], read_request)
 
     def forget_coordinator(self, host: Host, path: CoordinatorPath) -> None:
-        """The link to a coordinator is over."""
+        """Forgets the path of a link to a coordinator when the link ends."""
         path.let_go()
         if not path.transactions.paths:
             self._transactions.pop(host, None)
@@ -213,7 +219,7 @@ class RoutedLinks:
     # On an edge router
 
     def _ask(self, wire: Wire, address: str, decide: Decide, *, is_sender: bool) -> bool:
-        """Returns False where nobody is asked: the attach is this router's own matter."""
+        """Asks the interior about an attach. Returns False if this router decides alone."""
         look_up = self._link_routes.look_up
         if look_up is None:
             return False
@@ -229,7 +235,10 @@ class RoutedLinks:
     def _decided(
         self, wire: Wire, own: Hop | None, go: Callable[..., None], answer: Answer, uplink: Host | None
     ) -> None:
-        """own  a route that is configured here and has no container"""
+        """Continues an attach after the interior's answer.
+
+        own  the hop of a link route that is configured here and has no container
+        """
         if self._asked.pop(wire, self) is self:
             return
         if answer == "forward":
@@ -248,23 +257,26 @@ class RoutedLinks:
     # The end
 
     def end(self, wire: Wire, *, is_closed: bool | None) -> None:
-        """The peer detaches the link, if it is one; None: it is gone without."""
+        """Ends the routed link of this wire, if there is one.
+
+        is_closed  the peer's Detach closes the link; None: the link is gone without a Detach
+        """
         if wire in self._asked:
             del self._asked[wire]
             if is_closed is not None:
-                wire.refuse(None)  # an Attach has its answer before its Detach has
+                wire.refuse(None)  # the answer to an Attach comes before the answer to its Detach
         link = self._links.get(wire)
         if link is not None and not link.end_near(is_closed=is_closed):
             self.forget(wire)
 
     def ask_no_more(self) -> None:
-        """The connection is going; `losing` is to follow."""
+        """Drops all pending questions because the connection is closing; `losing` is called next."""
         self._asked.clear()
 
     def losing(self, *, reads_out: bool) -> Iterator[Iterator[None]]:
-        """The steps in which each container learns it.
+        """Returns the steps in which each container learns that the connection is lost.
 
-        reads_out  after it has got what came before
+        reads_out  each container first receives what the peer had sent before
         """
         return (self._losing(wire, reads_out=reads_out) for wire in list(self._links))
 
@@ -281,11 +293,13 @@ class RoutedLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """key      as management shows what both links belong to
-    onward   of the link that goes on: the first that is free there; the last is the longest
-    address  of the client's terminus, in its tenant's space; "" where it has none
-    routed_as  of a dynamic terminus, in its tenant's space; None: as it came
-    tenant   what they begin with
+    """Names and addresses of a routed link.
+
+    key        the address key that management shows for both links
+    onward     names for the next link: the first one that is free there is used; the last is the longest
+    address    of the client's terminus, with the tenant's prefix; "" if it has none
+    routed_as  address of a dynamic terminus, with the tenant's prefix; None: unchanged
+    tenant     the prefix of the tenant's addresses
     """
 
     key: str
@@ -297,16 +311,16 @@ class Names:
 
     @property
     def external(self) -> str | None:
-        """The address at the container; None: there is none."""
+        """The address at the container; None if the client's terminus has no address."""
         return self.prefixes.external(self.address) if self.address else None
 
     def internal(self, external: str) -> str:
-        """What the client calls an address of the container."""
+        """Returns the name that the client uses for an address of the container."""
         return self.prefixes.internal(external).removeprefix(self.tenant)
 
 
 class RoutedLink:
-    """near  the client's wire; far: the container's, None before it is attached"""
+    """One routed link: the client's link (near) and the container's link (far; None before it is attached)."""
 
     def __init__(
         self,
@@ -319,9 +333,9 @@ class RoutedLink:
         limit_bytes: int,
         number: int,
     ) -> None:
-        """links        all of the client
-        limit_bytes  of a message that the client sends, 0: none
-        number       of routed links of the client's connection
+        """links        all routed links of the client
+        limit_bytes  maximum size of a message that the client sends; 0: no limit
+        number       how many routed links the client's connection has, this one included
         """
         self._links = links
         target = near.target if isinstance(near, IncomingWire) else None
@@ -331,15 +345,15 @@ class RoutedLink:
         self._host = host
         self._names = names
         self._limit_bytes = limit_bytes
-        self._room_bytes = side.attachment.account.session_bytes(number)  # for what comes from the container
+        self._room_bytes = side.attachment.account.session_bytes(number)  # for data from the container
         self._far: Wire | None = None
         self._path: RoutedPath | None = None
-        self._is_awaited = True  # among the host's unanswered
+        self._is_awaited = True  # counted in the host's `unanswered`
         self._is_answered = False
         self._is_over = False
         self._near_lasts = _lasts(near.target if isinstance(near, IncomingWire) else near.source)
         self._far_lasts = False
-        self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
+        self._detached: bool | None = None  # is_closed of a client's Detach that waits for its answer
 
     @property
     def is_pending(self) -> bool:
@@ -351,7 +365,7 @@ class RoutedLink:
         self._host.with_session(self._account.user, self._attach, self._fail)
 
     def _fail(self, condition: Condition | None) -> None:
-        """There is no session for it."""
+        """Ends the link because it can have no session."""
         if condition is None:
             self.lose()
             return
@@ -361,7 +375,7 @@ class RoutedLink:
 
     @property
     def _account(self) -> Account:
-        """Of the client."""
+        """The account of the client."""
         return self._side.attachment.account
 
     def _await_no_more(self) -> None:
@@ -400,7 +414,9 @@ class RoutedLink:
         self._pay_no_more()
 
     def _pay_no_more(self) -> None:
-        """Another client pays for what comes on the session, where that shares it, or the container's connection."""
+        """Lets another client pay for the data on the session if it shares the session, else the container's
+        connection.
+        """
         if self._far is None or (session := self._far.session).account is not self._account:
             return
         owners = (wire.owner for wire in session.wires.values())
@@ -409,7 +425,7 @@ class RoutedLink:
         session.pay_by(other._account if other is not None else session.engine.account)
 
     def _on_answer(self) -> None:
-        """The container has answered, whatever: the client has the same answer."""
+        """Passes the container's answer, of any kind, to the client."""
         self._await_no_more()
         near, far = self._near, self._far
         if self._is_over or far is None:
@@ -436,10 +452,10 @@ class RoutedLink:
         else:
             answer()
         if self._path is not None:
-            self._path.onward.on_credit()  # that the receiver gave, or wants drained, before it had its answer
+            self._path.onward.on_credit()  # credit or a drain that the receiver sent before it had its answer
 
     def _bind(self, far: Wire) -> None:
-        """Messages may pass."""
+        """Connects both links, so that messages can pass."""
         side, near, host, core = self._side, self._near, self._host, self._side.core
         is_sender = isinstance(near, IncomingWire)
         come, go = (near, far) if is_sender else (far, near)
@@ -459,7 +475,7 @@ class RoutedLink:
             from_.pacing.adopt(inward)
         if is_sender:
             side.messages.choose_inspection(inward)
-        # Each side answers for its own link: what a broker does ends nothing of the client's connection.
+        # Each side answers for its own link: a broker's fault never ends the client's connection.
         sides: tuple[Limiting, Limiting] = (side, host.links) if is_sender else (host.links, side)
         sides[0].limit_in(inward)
         sides[1].limit_out(onward)
@@ -468,13 +484,13 @@ class RoutedLink:
     # The end
 
     def on_detach(self, far: Wire, *, is_closed: bool) -> None:
-        """The container detaches, or has ended the session."""
+        """Handles a Detach from the container, or the end of its session."""
         self._await_no_more()
         if self._is_over:
             if self._is_leaving and not far.session.is_ended:
                 self._leave()
             if self._detached is not None and not far.session.is_ended:
-                # It may say that there is an error, or that the terminus is gone which the client wanted to keep.
+                # The Detach may carry an error, or say that the terminus is gone that the client wanted to keep.
                 self._near.detach_as(far, is_closed=is_closed or self._detached)
             self._answer_detach()
             return
@@ -484,7 +500,7 @@ class RoutedLink:
             self._end(far, lambda: self._near.detach_as(far, is_closed=is_closed))
 
     def lose(self) -> None:
-        """There is no way to the container any more."""
+        """Ends the link because the container cannot be reached any more."""
         self._await_no_more()
         self._answer_detach()
         self._end(self._far, self._break_off)
@@ -496,7 +512,7 @@ class RoutedLink:
             self._near.refuse(NO_ROUTE)
 
     def _end(self, gone: Wire | None, tell: Callable[[], None]) -> None:
-        """The container's side is gone: `tell` the client."""
+        """Ends the container's side and calls `tell`, which informs the client."""
         if self._is_over:
             return
         self._be_over()
@@ -507,13 +523,15 @@ class RoutedLink:
         self._side.forget_routed(self._near)
 
     def end_near(self, *, is_closed: bool | None) -> bool:
-        """The client detaches; None: it is gone without. Returns whether it waits for the container's answer.
+        """Handles the client's Detach. Returns True if the client must wait for the container's answer.
 
-        So a name is free again for the client when it is free at the container.
+        A link name is therefore free for the client only after it is free at the container.
+
+        is_closed  the Detach closes the link; None: the link is gone without a Detach
         """
         near, far = self._near, self._far
         if self._is_over:
-            self._detached = None  # it waits no longer: its session or connection is gone
+            self._detached = None  # the session or the connection is gone: the client waits no longer
             self._host.routed.pop(self, None)
             if self._is_leaving:
                 self._leave(is_lost=True)
@@ -528,7 +546,7 @@ class RoutedLink:
             return True
         self._unbind(near)
         if not self._is_answered and is_closed is not None:
-            near.refuse(None)  # an Attach has its answer before its Detach has
+            near.refuse(None)  # the answer to an Attach comes before the answer to its Detach
         if far is None:
             return False
         if is_closed is None or near.session.is_ended:
@@ -539,10 +557,10 @@ class RoutedLink:
         return waits
 
     def _has_left_messages(self) -> bool:
-        """Does what the client has sent wait for the container? Then the Detach goes after it.
+        """Returns True if messages of the client still wait for the container: then the Detach is sent after them.
 
-        They wait as long as the client's connection stays. Stops clients that come and go from leaving more and more
-        for a container that takes nothing.
+        They wait only while the client's connection stays. Stops clients that connect and leave from collecting more
+        and more messages for a container that takes nothing.
         """
         path = self._path
         if path is None or path.inward.wire is not self._near:
@@ -567,7 +585,7 @@ class RoutedLink:
         self._unbind(self._near)
 
     def _leave(self, *, is_lost: bool = False) -> None:
-        """All has gone to the container, or will not: the client's Detach goes, or what it stands for."""
+        """Sends the client's Detach, or reports its loss, once all messages are sent or can no longer be sent."""
         far, path = self._far, self._path
         assert far is not None
         assert path is not None
@@ -579,7 +597,7 @@ class RoutedLink:
         far.engine.touch()
 
     def _answer_detach(self) -> None:
-        """The container has answered, or is gone: the client's Detach is answered."""
+        """Answers the client's Detach once the container has answered or is gone."""
         if self._is_leaving:
             assert self._path is not None
             self._stay_no_longer(self._path)
@@ -591,7 +609,10 @@ class RoutedLink:
             self._near.engine.touch()
 
     def _unbind(self, gone: Wire | None) -> None:
-        """No message passes any more. What the side that stays had sent has its outcome before it is told."""
+        """Stops messages on both links.
+
+        The side that stays gets the outcomes of what it sent before it learns of the end.
+        """
         path, core = self._path, self._side.core
         if path is None:
             return
@@ -602,19 +623,19 @@ class RoutedLink:
 
 
 def is_routed_dynamic(terminus: Terminus | None) -> bool:
-    """Is its node to be made by a container, that of the link route it names?"""
+    """Returns True if the container of a link route is to make the node of this dynamic terminus."""
     return terminus is not None and terminus.is_dynamic and terminus.routed_as is not None
 
 
 def _lasts(terminus: Terminus | None) -> bool:
-    """Is it to be there when its link and its connection are gone?"""
+    """Returns True if the terminus is to exist after its link and its connection are gone."""
     return terminus is not None and bool(terminus.timeout_s or terminus.expiry_policy not in _EXPIRES)
 
 
 def _tell_loss(wire: Wire, *, lasts: bool) -> None:
-    """The other link is gone. Where its terminus lasts, this one is detached and not closed.
+    """Tells one side that the other link is lost: detaches the link if its terminus lasts, else closes it.
 
-    Else a broker would end the durable subscription of a client whose connection broke.
+    A close would make a broker end the durable subscription of a client whose connection broke.
     """
     if lasts:
         wire.detach(LOST)

@@ -1,6 +1,6 @@
 """The router's side of one connection to an authentication service: TLS, SASL frames, one Open each way. Sans-IO.
 
-Bytes go in with `receive`, and leave through `write`. Whatever the service sends, the asker has an answer or a failure.
+Bytes go in with `receive` and leave through `write`. Whatever the service sends, the asker gets an answer or a failure.
 Source: docs/spec/policy-and-auth.md §9.2, §9.3, §9.5.
 """
 
@@ -26,15 +26,15 @@ IDENTITY_KEY: Final = "authenticated-identity"
 AUTHZ_KEY: Final = "address-authz"
 GROUPS_KEY: Final = "groups"
 
-# What the Open says, which the services of the C router have always read.
+# Values in the Open that services of the C router have always received.
 _MAX_FRAME_BYTES: Final = 32768
 _CHANNEL_MAX: Final = 32767
 
-# A service that has been taken over, or the wrong port: what it may make the router hold and decode behind its outcome.
-# A user in 500 groups with names from a directory takes 50 KiB.
+# Limits on what the router holds and decodes after the outcome. Attack: a service that has been taken over; also a
+# wrong port. A user in 500 groups with names from a directory takes 50 KiB.
 MAX_OPEN_BYTES: Final = 128 * 1024
 MAX_OPEN_VALUES: Final = 8192
-# One user's: each is compared with rules, or compiled, at every connection, and stands in audit events.
+# Limits for one user: each group is compared with rules, or compiled, at every connection, and is part of audit events.
 MAX_GROUPS: Final = 1024
 MAX_NAME_BYTES: Final = 1024
 MAX_GRANTED: Final = 1024
@@ -43,11 +43,11 @@ MAX_GRANTED_BYTES: Final = 32 * 1024
 _FRAME: Final = struct.Struct(">IBBH")
 _OPEN, _CLOSE, _ERROR = 0x10, 0x18, 0x1D
 _DESCRIPTORS: Final = {"amqp:open:list": _OPEN, "amqp:close:list": _CLOSE}
-_PROPERTIES: Final = 9  # its place among the fields of an Open
+_PROPERTIES: Final = 9  # the index of the properties in the fields of an Open
 
 
 class Asker(Protocol):
-    """Who is told what the service says: each call is one step, `vouched`, `refused` and `failed` the last one.
+    """Receives what the service says: each call is one step; `vouched`, `refused` or `failed` is the last one.
 
     code  of a sasl-outcome, not 0
     why   for the log
@@ -61,15 +61,15 @@ class Asker(Protocol):
 
 
 class ServiceFault(ValueError):
-    """What the service sent cannot be used; the text is for the log, and repeats nothing unprintable."""
+    """The service sent something unusable. The text is for the log, and contains nothing unprintable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTerms:
-    """What the Open and TLS need.
+    """Terms for the Open and for TLS.
 
-    hostname  of the service for the Open; None: absent
-    product, version  that the router calls itself
+    hostname  hostname of the service in the Open; None: absent
+    product, version  name and version of this router
     tunnel    makes a TLS tunnel to the service; raises auth.tls.TlsProfileError. None: no TLS
     """
 
@@ -99,11 +99,11 @@ class ServiceConnection:
         self._tunnel: TlsTunnel | None = None
         self._reader = FrameReader()
         self._state = _State.SASL_HEADER
-        self._pending = bytearray()  # of headers and AMQP frames
+        self._pending = bytearray()  # bytes of headers and AMQP frames
         self._amqp_bytes = 0
 
     def start(self) -> None:
-        """The socket is connected. Errors: auth.tls.TlsProfileError."""
+        """Begins after the socket is connected. Errors: auth.tls.TlsProfileError."""
         if self._terms.tunnel is None:
             self._write(headers.SASL)
             return
@@ -113,7 +113,7 @@ class ServiceConnection:
         self._write_below(self._tunnel.take_output())
 
     def send(self, frame: sasl_frames.Init | sasl_frames.Response) -> None:
-        """The client's turn is over."""
+        """Sends the client's next SASL frame."""
         if self._state is not _State.SASL:
             return
         try:
@@ -122,7 +122,7 @@ class ServiceConnection:
             self._fail(str(fault))
 
     def receive(self, data: bytes) -> None:
-        """Bytes came from the socket."""
+        """Takes bytes from the socket."""
         if self._state is _State.OVER:
             return
         try:
@@ -134,11 +134,11 @@ class ServiceConnection:
             self._fail(f"{what}{fault}")
 
     def lost(self, why: str) -> None:
-        """The socket is closed, or the service did not answer in time."""
+        """Called when the socket is closed, or when the service did not answer in time."""
         self._fail(why)
 
     def stop(self) -> None:
-        """Nobody asks any more."""
+        """Stops, because no caller waits for an answer any more."""
         self._state = _State.OVER
         if self._tunnel is not None:
             self._tunnel.discard()
@@ -163,7 +163,7 @@ class ServiceConnection:
         return plaintext
 
     def _take(self, data: bytes) -> None:
-        """Plaintext from the service. Errors: ServiceFault, SaslFrameError."""
+        """Takes plaintext from the service. Errors: ServiceFault, SaslFrameError."""
         if self._state is _State.SASL_HEADER:
             self._pending += data
             if not self._has_header(headers.SASL, "SASL"):
@@ -196,7 +196,10 @@ class ServiceConnection:
                     raise ServiceFault(f"it sent a SASL frame of a client: {type(frame).__name__.lower()}")
 
     def _has_header(self, wanted: bytes, name: str) -> bool:
-        """Has the header come? It is taken out. Errors: ServiceFault for another one, as soon as it differs."""
+        """Takes the wanted header out, and returns True, once it is complete.
+
+        Errors: ServiceFault if another header comes.
+        """
         found = bytes(self._pending[: headers.HEADER_BYTES])
         if not wanted.startswith(found):
             raise ServiceFault(f"expected its {name} protocol header, and it sent something else")
@@ -228,7 +231,7 @@ class ServiceConnection:
         while (frame := self._next_frame()) is not None:
             code, fields = frame
             if code == _CLOSE:
-                # An Open with a Close behind it is a refusal, where the Close says why (our own policy's is).
+                # An Open followed by a Close is a refusal if the Close has an error (our own policy sends one).
                 error = _error_of(fields)
                 if opened is None or error:
                     raise ServiceFault(f"it closed the connection: {error or 'it does not say why'}")
@@ -242,7 +245,7 @@ class ServiceConnection:
             self._asker.vouched(voucher)
 
     def _next_frame(self) -> tuple[int, list[Any]] | None:
-        """Code and fields of the next frame; None: it is not whole. Errors: ServiceFault."""
+        """Returns code and fields of the next frame; None if the frame is incomplete. Errors: ServiceFault."""
         while len(self._pending) >= _FRAME.size:
             size, offset, kind, _ = _FRAME.unpack_from(self._pending)
             if kind != 0 or not _FRAME.size <= offset * 4 <= size or size > MAX_OPEN_BYTES:
@@ -274,7 +277,7 @@ def _performative(body: bytes) -> tuple[int, list[Any]]:
 
 
 def _error_of(fields: list[Any]) -> str:
-    """Condition and description of a Close's error; "" where it has none."""
+    """Returns condition and description of a Close's error; "" if it has none."""
     error = fields[0] if fields else None
     if not isinstance(error, Described) or not isinstance(error.value, list):
         return ""
@@ -283,7 +286,10 @@ def _error_of(fields: list[Any]) -> str:
 
 
 def _voucher_of(fields: list[Any]) -> Voucher:
-    """What the service's Open says of the user. Errors: ServiceFault: what is meant as a right is clear or nothing."""
+    """Returns what the service's Open says about the user.
+
+    Errors: ServiceFault if the name, the groups or the map of rights cannot be used. Unclear permissions give no right.
+    """
     properties = fields[_PROPERTIES] if len(fields) > _PROPERTIES else None
     if not isinstance(properties, Mapping):
         return Voucher()
@@ -318,7 +324,7 @@ def _groups_of(value: object) -> tuple[str, ...]:
 
 
 def _grants_of(value: object) -> Grants:
-    """Of the map of §9.6; permissions that are no arrays of strings give nothing."""
+    """Returns the rights in the map of §9.6. Permissions that are not arrays of strings give no right."""
     if not isinstance(value, Mapping):
         raise ServiceFault(f"its {AUTHZ_KEY} is no map")
     if len(value) > MAX_GRANTED or sum(len(str(key).encode()) for key in value) > MAX_GRANTED_BYTES:

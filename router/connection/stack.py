@@ -1,7 +1,8 @@
-"""The stack of a connection, whichever side made it: layers over the socket, one end above them, failures, the close.
+"""The stack of one connection, incoming or outgoing: layers over the socket and one end above them.
 
-Sans-IO: bytes come in through `receive` and `receive_read`, leave through `write`; clocks and sockets are the caller's.
-An exception anywhere closes this one connection. Sources: docs/spec/routing.md §1.6, §1.7, §1.10.
+Also handles failures and the close. Sans-IO: bytes come in through `receive` and `receive_read` and leave through
+`write`; the caller owns clocks and sockets. An exception closes only this connection. Sources: docs/spec/routing.md
+§1.6, §1.7, §1.10.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,7 @@ _INTERNAL: Final = Condition(name="amqp:internal-error", description="Internal e
 
 
 class Stage(StrEnum):
-    """How far the connection has come."""
+    """The progress of a connection."""
 
     SNIFF = "header"  # nothing understood yet, in the clear or just inside TLS
     TLS = "tls"
@@ -50,7 +51,7 @@ _CLOSED: Final = Stage.CLOSED
 
 
 class Stack:
-    """One connection, from its first byte to its last. Subclasses know the layers before AMQP."""
+    """One connection, from its first byte to its last. Subclasses implement the layers before AMQP."""
 
     def __init__(
         self,
@@ -65,8 +66,8 @@ class Stack:
     ) -> None:
         """write              hands bytes to the socket
         close              closes the socket after what was written
-        on_opened          the peer's Open was admitted
-        handshake_limit_s  how long that may take from now
+        on_opened          called after the peer's Open was admitted
+        handshake_limit_s  seconds from now until the peer's Open must be admitted
         """
         self.connection_id = gate.connection_id
         self.remote_name = gate.connection_name  # "ip:port" of an accepted peer, "host:port" of one we connect to
@@ -82,18 +83,18 @@ class Stack:
         self._on_opened: Callable[[Stack], None] = on_opened
         self._deadline = self.core.clock() + handshake_limit_s  # monotonic seconds
         self._is_reported = False
-        self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
-        self.on_early: Callable[[bytes], None] | None = None  # gets what is read before the connection's turn
-        self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
-        self.paused_until = 0.0  # monotonic seconds: it is not to be read before
-        self.on_pause: Callable[[], None] = _nothing  # that has changed
-        self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
+        self.intake: Intake | None = None  # takes reads without a copy: for AMQP without TLS
+        self.on_early: Callable[[bytes], None] | None = None  # receives data that is read before the connection's turn
+        self.on_behind: Callable[[], None] = _nothing  # called when frames wait: see has_more and waits_for_room
+        self.paused_until = 0.0  # monotonic seconds: no reads before this time
+        self.on_pause: Callable[[], None] = _nothing  # called when paused_until changes
+        self.on_peer: Callable[[Stack], None] | None = None  # called when AMQP begins, before its first frame
         self._end: End = self._first_end()  # changes with the stage
 
-    # For subclasses
+    # Methods for subclasses
 
     def _first_end(self) -> End:
-        """Returns what takes the first bytes of the peer."""
+        """Returns the end that takes the first bytes of the peer."""
         return HeaderEnd(self._begin)
 
     def opened(self) -> None:
@@ -101,46 +102,46 @@ class Stack:
         self._on_opened(self)
 
     def _begin(self, protocol: Protocol, data: bytes) -> bytes:
-        """Begin what the protocol header in front of `data` announces. Returns what is left for it."""
+        """Begins what the protocol header at the front of `data` announces. Returns the bytes that remain for it."""
         raise NotImplementedError
 
     def _on_sasl(self, effect: Order) -> None:
-        """Carry out what the SASL negotiation asks for."""
+        """Carries out what the SASL negotiation asks for."""
         raise NotImplementedError
 
     def _on_tunnel_established(self) -> None:
-        """The TLS handshake is done."""
+        """Called when the TLS handshake is complete."""
         self.stage = Stage.SNIFF
 
     def _hold(self, pending: int = 0) -> None:
-        """More of a login has come; `pending` bytes of SASL wait."""
+        """Called when more data of a login has come; `pending` bytes of SASL wait."""
 
     def _on_tls_failure(self, failure: TlsFailure) -> None:
-        """The tunnel is broken."""
+        """Ends the connection because its TLS tunnel is broken."""
         self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), _reason_of(failure))
 
     def report(self, condition: Condition) -> None:
-        """Log a failure in the words of this direction."""
+        """Logs a failure in the words for this direction."""
         raise NotImplementedError
 
     def _record(self, condition: Condition, reason: RouterReason, lines: tuple[Log, ...]) -> None:
-        """Log a failure, after `lines`; audit it where this direction is audited."""
+        """Logs a failure, after `lines`; audits it if this direction is audited."""
         for line in lines:
             self.emit(line)
         self.report(condition)
 
     def _record_lost(self) -> None:
-        """The peer has gone: log it; audit it where this direction is audited."""
+        """Logs that the peer has left; audits it if this direction is audited."""
         self.report(ABORTED)
 
     # Bytes in
 
     def lay(self) -> int:
-        """Called before a read into READ_BUFFER: where in it the read may go on. See Intake.lay."""
+        """Called before a read into READ_BUFFER. Returns the position where the read may begin: see Intake.lay."""
         return self.intake.lay() if self.intake is not None else 0
 
     def receive_read(self, size: int) -> None:
-        """`size` bytes of the shared read buffer came from the socket. Hot."""
+        """Handles `size` bytes that came from the socket into the shared read buffer. Hot."""
         if self.stage is _AMQP and self.intake is not None:
             try:
                 self.peer.engine.receive_read(size)  # type: ignore[union-attr]
@@ -152,25 +153,28 @@ class Stack:
             self.on_early(bytes(_READ_VIEW[:size]))
 
     def take_reads(self) -> None:
-        """It needs no turn any more: what is read from the socket goes to the layers, or to the engine, at once."""
+        """Passes reads directly to the layers or the engine from now on, without waiting for a turn."""
         self.on_early = None
         if self.peer is not None and not self.layers:
             self.intake = self.peer.engine.intake
 
     @property
     def has_more(self) -> bool:
-        """Is there more of what came from the socket than this connection's turn had time for? It is not read then."""
+        """Returns True if data from the socket is left over from this turn. Then the socket is not read."""
         if self.stage is Stage.CLOSED or self.waits_for_room:
             return False
         return self.layers.has_more or (self.peer is not None and self.peer.engine.has_more)
 
     @property
     def waits_for_room(self) -> bool:
-        """Is what came not worked off because the peer does not read our answers? It is not read then, either."""
+        """Returns True if data waits because the peer does not read our answers.
+
+        Then the socket is not read, either.
+        """
         return self.stage is Stage.AMQP and self.peer is not None and self.peer.engine.waits_for_room
 
     def resume(self) -> None:
-        """Another turn for what is left of what came from the socket."""
+        """Gives the connection another turn for left-over data from the socket."""
         if self.has_more:
             try:
                 if self.peer is not None and self.peer.engine.has_more:
@@ -181,7 +185,7 @@ class Stack:
                 self.crash(error)
 
     def receive(self, data: bytes) -> None:
-        """Bytes came from the socket, or there were some left."""
+        """Handles bytes from the socket; b"" continues with left-over bytes."""
         if self.stage is not _CLOSED:
             try:
                 self._pass_up(self.layers.receive(data))
@@ -189,14 +193,14 @@ class Stack:
                 self.crash(error)
 
     def _pass_up(self, data: bytes | None) -> None:
-        """Bytes came out above the layers."""
+        """Passes bytes from the layers to the end above them."""
         while data and self.stage is not _CLOSED:
             data = self._end.receive(data)
 
-    # Towards AMQP
+    # From the first byte to AMQP
 
     def _start_tls(self, tunnel: TlsTunnel, data: bytes = b"") -> bytes:
-        """Lay TLS over the socket. Returns the plaintext of `data`, the ciphertext that has come already."""
+        """Starts TLS on the socket. Returns the plaintext of `data`, the ciphertext that has already come."""
         self.tunnel = tunnel
         self.stage = Stage.TLS
         self.layers.add(tunnel, self._on_tunnel_established, self._hold)
@@ -208,7 +212,7 @@ class Stack:
         end.start(header)
 
     def _await_header(self) -> None:
-        """The SASL exchange has succeeded."""
+        """Expects the AMQP header after a successful SASL exchange."""
         self.stage = Stage.HEADER
         self._end = HeaderEnd(self._begin)
 
@@ -238,7 +242,7 @@ class Stack:
 
     @property
     def is_open(self) -> bool:
-        """Its Open was admitted, and it is not on its way out."""
+        """Returns True if the peer's Open was admitted and the connection is not closing."""
         return self.stage is not Stage.CLOSED and self.peer is not None and self.peer.is_open
 
     @property
@@ -246,14 +250,14 @@ class Stack:
         return self.stage is Stage.CLOSED
 
     def set_blocked(self, is_blocked: bool, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
-        """The socket's buffer is full, or has room again. unsent_bytes() wait in it."""
+        """Called when the socket's buffer becomes full, or has room again. unsent_bytes() wait in it."""
         if self.peer is not None:
             self.peer.set_blocked(is_blocked, unsent_bytes)
 
     # Time
 
     def on_timer(self, now: float) -> float | None:
-        """Run the due timers. Returns when to call again, None when there is nothing to wait for."""
+        """Runs the due timers. Returns the time of the next call; None if no timer is set."""
         if self.stage is Stage.CLOSED:
             return None
         peer = self.peer
@@ -271,7 +275,7 @@ class Stack:
     # Policy
 
     def redecide(self) -> Iterator[None]:
-        """Judge an open connection, and all on it, by the rules in force. The caller may pause at every step."""
+        """Judges an open connection, with all its sessions and links, by the rules in force. Pauses at every step."""
         if self.stage is Stage.AMQP and self.peer is not None:
             try:
                 yield from self.peer.redecide()
@@ -279,12 +283,15 @@ class Stack:
                 self.crash(error)
 
     def ask_candidate(self, now: float) -> Iterator[None]:
-        """Ask a new candidate policy about an open connection and all on it, as Peer.ask_candidate."""
+        """Asks a new candidate policy about an open connection and all its links; see Peer.ask_candidate."""
         if self.stage is Stage.AMQP and self.peer is not None:
             yield from self.peer.ask_candidate(now)
 
     def keep_within_limits(self) -> None:
-        """Once all are redecided, from the newest to the oldest: close the connection where there are too many."""
+        """Closes the connection if there are too many.
+
+        Called after `redecide` of all, from the newest to the oldest.
+        """
         if self.stage is Stage.AMQP and self.peer is not None:
             try:
                 self.peer.keep_within_limits()
@@ -294,7 +301,7 @@ class Stack:
     # The end
 
     def fail(self, condition: Condition, reason: RouterReason, *lines: Log) -> None:
-        """Log a failure once, after `lines`, and audit it; then close after what is written."""
+        """Logs a failure once, after `lines`, and audits it; then closes after the pending bytes are written."""
         if self.stage is Stage.CLOSED:
             return
         if not self._is_reported:
@@ -303,7 +310,7 @@ class Stack:
         self.shut()
 
     def crash(self, error: Exception) -> None:
-        """Something below raised: this connection ends, the router lives on."""
+        """Ends this connection after an exception; the router continues."""
         condition, reason = _fault_of(error)
         if self.peer is not None:
             self.peer.break_off(condition)
@@ -311,7 +318,7 @@ class Stack:
         self.fail(condition, reason, *lines)
 
     def shut(self) -> None:
-        """Write what is pending at the end of this pass, then close. From now on nobody's messages go to this peer."""
+        """Writes pending data at the end of this pass, then closes. From now on this peer gets no more messages."""
         if self.stage is not Stage.CLOSED:
             self.stage = Stage.CLOSED
             if self.peer is not None:
@@ -328,33 +335,33 @@ class Stack:
         self.layers.close()
 
     def _survive(self, step: Callable[[], None]) -> None:
-        """One step of the end: its exception is logged, and stops none of the others."""
+        """Runs one step of the end. Logs its exception, so that the other steps still run."""
         try:
             step()
         except Exception as error:
             log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
 
     def expel(self, condition: Condition) -> None:
-        """Policy has this peer no longer, and the caller has recorded why: tell the peer and close."""
+        """Tells a peer that policy no longer admits, and closes. The caller has recorded the reason."""
         self._is_reported = True
         if self.peer is not None:
             self.peer.break_off(condition)
         self.shut()
 
     def close_for_shutdown(self) -> None:
-        """The router stops: tell the peer and close."""
+        """Tells the peer that the router stops, and closes."""
         self._is_reported = True
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.close()
         self.shut()
 
     def force_close(self) -> None:
-        """Drop the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""
+        """Drops the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""
         self._is_reported, self.stage = True, Stage.CLOSED
         self._close_socket()
 
     def on_lost(self) -> None:
-        """The socket is closed, by whomever. Call once; everything the connection held is given back."""
+        """Called once, when the socket is closed by either side. Releases everything that the connection held."""
         if self.stage is not Stage.CLOSED and not self._is_reported:
             self._survive(self._record_lost)
         self.stage = Stage.CLOSED
@@ -362,7 +369,7 @@ class Stack:
             self._survive(self.peer.end)
         self._survive(self.layers.discard)
         self.gate.close()
-        # What refers back to the connection would stay until cycles are looked for.
+        # References back to the connection would keep it in memory until the next garbage collection.
         self.peer = self.intake = self.on_peer = None
         self._end = NoEnd()
         self._on_opened = _ignore
@@ -371,7 +378,7 @@ class Stack:
 
 
 def _ignore(_connection: Stack) -> None:
-    """Does nothing: the owner hears no more of the connection."""
+    """Does nothing: the owner of a closed connection hears no more of it."""
 
 
 def _nothing() -> None:
@@ -385,7 +392,7 @@ def _reason_of(failure: TlsFailure) -> RouterReason:
 
 
 def _fault_of(error: Exception) -> tuple[Condition, RouterReason]:
-    """The peer's, or one of ours."""
+    """Returns the condition and reason for a fault of the peer, or for an internal error."""
     if isinstance(error, Violation):
         return error.condition, "malformed_frame"
     return _INTERNAL, "internal_error"
@@ -396,7 +403,7 @@ def _error(text: str) -> Log:
 
 
 def _security_of(tunnel: TlsTunnel | None, *, is_configured: bool) -> Mapping[str, Any]:
-    """The attributes of a connection entity that speak of TLS.
+    """Returns the attributes of a connection entity that describe TLS.
 
     is_configured  there is an sslProfile
     """

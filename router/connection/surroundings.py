@@ -1,4 +1,4 @@
-"""The router as its connections see it."""
+"""The parts of the router that connections use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Surroundings:
 
     core        routes messages, and has the monotonic clock
     auto_links  the links that the router attaches to containers
-    link_routes  which attaches go to containers, and to which
+    link_routes  decide which attaches go to containers, and to which
     version     of the router, for its Open
-    wall_clock  seconds since 1970 UTC, for rules and certificates that hold for a time
-    edges       of an interior router: what it does for its edges
-    uplinks     of an edge router: its connections with interior ones
+    wall_clock  seconds since 1970 UTC, for rules and certificates that are valid for a time
+    edges       the services of an interior router for its edges; None on other routers
+    uplinks     the connections of an edge router with interior routers; None on other routers
     """
 
     core: Core
@@ -45,7 +45,7 @@ class Surroundings:
 class Place:
     """The router's place in a network.
 
-    configured  of an interior router: (name) → the treatment that is configured for an address, None: none is
+    configured  on an interior router: (name) → the configured treatment of an address, None if there is none
     is_edge     it is an edge router
     """
 
@@ -69,13 +69,13 @@ def assemble(
     emit: Emit,
     place: Place = ALONE,
 ) -> Surroundings:
-    """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
+    """Makes a core and the parts around its connections, for the daemon and for the in-memory router of the tests.
 
     treatment_of  (name) → the treatment of the address of that name
     random_name   15 characters, never the same twice
     clock         monotonic seconds
     wall_clock    seconds since 1970 UTC
-    set_timer     replaces the deadline at which somebody is called; None: none
+    set_timer     replaces the deadline at which an object's on_timer is called; None: no deadline
     place         in a network
     """
     core = Core(

@@ -1,4 +1,4 @@
-"""How long an open connection may last. Source: docs/spec/policy-and-auth.md §8.7."""
+"""The lifetime of an open connection. Source: docs/spec/policy-and-auth.md §8.7."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,9 +10,9 @@ from router.effects import RouterReason
 
 _FORCED: Final = "amqp:connection:forced"
 
-# Connections that began together do not end, and come back, together: each ends up to this part of its age earlier.
+# Connections that began together must not end and come back together: each ends up to this part of its age earlier.
 _AGE_SPREAD: Final = 0.1
-# Certificates and tokens end at a time of day, and the clock may be set: looked at so often.
+# Seconds between two checks of the wall clock. Certificates and tokens end at a time of day, and the clock may be set.
 _CLOCK_LOOK_S: Final = 60.0
 
 Ending = tuple[Condition, RouterReason]
@@ -21,17 +21,17 @@ Ending = tuple[Condition, RouterReason]
 class Tenure:
     """The limits of one connection.
 
-    identity               once it is fixed
+    identity               once it is known
     certificate_ends_at_s  since 1970 UTC
-    is_revoked             is what a verifier compared worth nothing any more? Set where connections are to end then
+    is_revoked             returns True if a verified proof is no longer valid; set if connections are to end then
     """
 
     __slots__ = ("_ends_at", "_max_age_s", "certificate_ends_at_s", "identity", "is_revoked")
 
     def __init__(self, number: int, now: float, max_age_s: float) -> None:
         """number   of the connection
-        now        monotonic seconds, as everywhere here
-        max_age_s  0: none
+        now        monotonic seconds, as everywhere in this module
+        max_age_s  0: no limit
         """
         self._max_age_s = max_age_s
         self._ends_at = now + max_age_s * (1 - _AGE_SPREAD * _spread(number)) if max_age_s else None
@@ -45,14 +45,16 @@ class Tenure:
 
     @property
     def recheck(self) -> Recheck | None:
-        """What to ask the verifier that let the user in, to know whether that still holds; None: nobody."""
+        """The question to the verifier that accepted the user: is the login still valid? None if there is no verifier
+        to ask.
+        """
         identity = self.identity
         if identity is None or identity.proof is None:
             return None
         return Recheck(proof=identity.proof, groups=identity.groups)
 
     def look_at(self, now: float, wall_s: float) -> float | None:
-        """When to ask for `ending` again; None: never.
+        """Returns the time of the next call of `ending`; None for never.
 
         wall_s  seconds since 1970 UTC
         """
@@ -61,7 +63,7 @@ class Tenure:
         return min((*looks, *((self._ends_at,) if self._ends_at is not None else ())), default=None)
 
     def ending(self, now: float, wall_s: float) -> Ending | None:
-        """Why the connection has to end; None: it has not. 0 as `now` leaves its age out."""
+        """Returns the reason why the connection must end, else None. With 0 as `now` the age is not checked."""
         proof = self.identity.proof if self.identity is not None else None
         if proof is not None and self.is_revoked(proof):
             return _forced("The user was removed or has another password", "credentials_revoked")
@@ -90,5 +92,5 @@ def _forced(description: str, reason: RouterReason) -> Ending:
 
 
 def _spread(number: int) -> float:
-    """0 to 1: far apart for numbers that are close together."""
+    """Returns a number from 0 to 1: far apart for arguments that are close together."""
     return number * 0.6180339887498949 % 1

@@ -1,4 +1,5 @@
-"""A listener as its connections see it: the validated attributes, with the engine's limits worked out.
+"""The settings of a listener for its connections: validated attributes, and the limits of the engine computed from
+them.
 
 Sources: docs/spec/routing.md §1.1, §1.5; docs/spec/policy-and-auth.md §6.2, §8.
 """
@@ -22,12 +23,12 @@ MAX_SESSIONS: Final = 32768
 DEFAULT_CAPACITY: Final = 250
 DEFAULT_FAILOVER_PORT: Final = "5672"
 
-# Bytes a session may send before they are read, where maxSessionFrames is unset. The C router allows 2^31-1 frames,
-# which lets one sender fill the memory through one slow receiver.
+# Maximum number of unread bytes that a session may send if maxSessionFrames is unset. The C router allows 2^31-1
+# frames. There, one sender can fill the memory through one slow receiver.
 DEFAULT_SESSION_BYTES: Final = 8 * 1024 * 1024
 
-# Where initialHandshakeTimeoutSeconds is 0 ("none"), a peer still gets no longer than this to reach its Open: stops
-# sockets that are opened and never used (slow loris).
+# Seconds until the peer's Open, also if initialHandshakeTimeoutSeconds is 0 ("none"). Stops sockets that are opened and
+# never used (slow loris).
 HANDSHAKE_LIMIT_S: Final = 60.0
 
 
@@ -35,13 +36,14 @@ Done = Callable[[Answer], None]
 
 
 class Verify(Protocol):
-    """Has credentials verified off the event loop, in the turn of the peer's host, and calls back on the loop.
+    """Verifies credentials in a thread, in the turn of the peer's host, and calls back on the event loop.
 
     host     numeric address
-    begins   called when the turn has come: is the answer still wanted? If not, `done` is not called. Must not raise
+    begins   called when the turn has come; returns True if the answer is still wanted. If not, `done` is not called.
+             Must not raise
     done     gets the answer, after the call has returned
-    Returns  what gives the request up: one that still waits is never begun, and `done` is not called. One that is being
-             verified is finished, and `done` called
+    Returns  a function that gives the request up: a request that still waits never begins, and `done` is not called. A
+             verification that has begun is finished, and `done` is called
     """
 
     def __call__(
@@ -55,12 +57,12 @@ def ask_nobody(request: MechanismRequest, host: str, begins: Callable[[], bool],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """How to start TLS on an accepted socket; the context is made anew when the profile changes.
+    """Settings for TLS on an accepted socket; a new context is made when the profile changes.
 
     tunnel            makes a tunnel; raises auth.tls.TlsProfileError when the profile is unusable
-    user_of           (DER certificate, TlsTunnel.chosen) → user name for EXTERNAL (uidFormat, mapping), None when it
-                      gives none
-    subject_of        the same → subject, the user of a TLS client without SASL
+    user_of           (DER certificate, TlsTunnel.chosen) → user name for EXTERNAL (uidFormat, mapping); None if the
+                      certificate gives no name
+    subject_of        the same arguments → subject, which is the user of a TLS client without SASL
     """
 
     tunnel: Callable[[], TlsTunnel]
@@ -70,7 +72,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionTerms:
-    """The settings of a listener or connector for its connections once AMQP begins."""
+    """The settings of a listener or connector for its connections after AMQP has begun."""
 
     name: str
     host: str
@@ -86,10 +88,10 @@ class ConnectionTerms:
     capacity: int = DEFAULT_CAPACITY
     cost: int = 1
     policy_vhost: str | None = None
-    router_ids: RouterIds | None = None  # under which a peer may join the network; None: under any
+    router_ids: RouterIds | None = None  # ids under which a peer may join the network; None: any id
     is_multi_tenant: bool = False
-    reaches_in_process: bool = True  # may reach $management and what else is consumed inside the router
-    message_components: tuple[str, ...] = ()  # logged of every message, none: not looked at
+    reaches_in_process: bool = True  # may reach $management and other consumers inside the router
+    message_components: tuple[str, ...] = ()  # parts of each message to log; empty: messages are not logged
     open_properties: Mapping[str, Any] = field(default_factory=dict)
     failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme
 
@@ -109,21 +111,21 @@ class Listener(ConnectionTerms):
     # (the channel) → the mechanisms to offer, in order
     mechanisms: Callable[[Channel], tuple[str, ...]] = lambda _channel: ()
     verify: Verify = ask_nobody
-    asks_groups: bool = False  # as in auth.mechanisms.Channel
-    relay: RelayTerms | None = None  # where a remote service authenticates its peers, in the place of `verify`
+    asks_groups: bool = False  # see auth.mechanisms.Channel
+    relay: RelayTerms | None = None  # a remote service authenticates the peers, instead of `verify`
     is_auth_service: bool = False  # its peers are routers that relay the logins of their clients
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
-    max_connection_age_s: float = 0.0  # 0: none
-    site: "Site | None" = None  # it speaks HTTP, and AMQP over WebSocket alone
+    max_connection_age_s: float = 0.0  # 0: no limit
+    site: "Site | None" = None  # the listener speaks HTTP, and AMQP only over WebSocket
 
     @property
     def is_governed(self) -> bool:
-        """Does vhost policy apply to connections of this listener? (policy §3.1)"""
+        """Returns True if vhost policy applies to connections of this listener (policy §3.1)."""
         return self.role != "inter-router"
 
 
 def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of ConnectionTerms from the validated attributes of a `listener` or `connector` entity."""
+    """Returns the members of ConnectionTerms from the validated attributes of a `listener` or `connector` entity."""
     frame = max(int(attributes["maxFrameSize"]), MIN_FRAME_BYTES)
     sessions = int(attributes["maxSessions"])
     if not 0 < sessions <= MAX_SESSIONS:
@@ -145,7 +147,7 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "strips_out": strip in ("out", "both"),
         "capacity": int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
         "cost": int(attributes["cost"]),
-        # Between routers vhost policy does not apply (network §3.4).
+        # Vhost policy does not apply between routers (network §3.4).
         "policy_vhost": (attributes.get("policyVhost") or None) if role != "inter-router" else None,
         "message_components": chosen_components(attributes["messageLoggingComponents"]),
         "router_ids": RouterIds.parse(attributes["routerIds"]) if attributes.get("routerIds") else None,
@@ -154,7 +156,7 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failover_servers(urls: str) -> tuple[Mapping[str, str], ...]:
-    """The servers of a validated failoverUrls text (routing §1.8)."""
+    """Returns the servers of a validated failoverUrls text (routing §1.8)."""
     servers = []
     for item in "".join(urls.split()).split(","):
         scheme, separator, rest = item.rpartition("://")
@@ -173,7 +175,7 @@ def listener_of(
     asks_groups: bool = False,
     relay: RelayTerms | None = None,
 ) -> Listener:
-    """Work out a Listener from the validated attributes of a `listener` entity."""
+    """Makes a Listener from the validated attributes of a `listener` entity."""
     handshake = int(attributes["initialHandshakeTimeoutSeconds"])
     return Listener(
         **terms_of(attributes),

@@ -1,6 +1,6 @@
-"""The links of a connection between routers: a pair for control messages, ten for users' messages, and streaming ones.
+"""The links of a connection between routers: one control pair, ten pairs for users' messages, and streaming links.
 
-The router that made the connection attaches all of them; the other answers. Source: docs/spec/network.md §4.
+The router that made the connection attaches the pairs; the other router answers. Source: docs/spec/network.md §4.
 """
 
 from functools import partial
@@ -28,17 +28,20 @@ _NOT_A_ROUTER: Final = Condition(
 
 
 class TrunkOwner(SessionOwner, LinkOwner, Protocol):
-    """The peer, which hears of the end of sessions and links that the router began."""
+    """The peer. It is informed when sessions and links end that the router began."""
 
 
 class TrunkLinks(PeerLinks):
-    """trunk  the connection in the core; None before the Opens, and where there are too many"""
+    """Links of a connection between routers.
+
+    trunk  the connection in the core; None before the Opens, and if there are too many connections
+    """
 
     trunk: Trunk | None = None
     keeps_names = True
-    _incoming_slots = 0  # data links in either direction so far
+    _incoming_slots = 0  # number of incoming data links so far
     _outgoing_slots = 0
-    _streaming: Lanes | None = None  # for messages that do not come in one piece; None: the peer does not take such
+    _streaming: Lanes | None = None  # for messages that come in several pieces; None: the peer takes no streaming links
     _arrivals: Arrivals
 
     @property
@@ -48,24 +51,24 @@ class TrunkLinks(PeerLinks):
         return network
 
     def open_trunk(self, *, cost: int, container: str) -> None:
-        """The Opens are exchanged."""
+        """Registers the connection in the network after the Opens are exchanged."""
         self._arrivals = Arrivals()
         self.trunk = self.network.connect(self.attachment, cost=cost, container=container, admitted=self.gate.router_id)
         if self.trunk is None:
             text = f"Exceeded maximum inter-router connection count: {MAX_TRUNKS}"
             log(self._emit, "ROUTER_CORE", "critical", text)
 
-    # Links of ours
+    # Links that this router attaches
 
     def begin_standing(self, owner: TrunkOwner) -> None:
-        """Begin a session for the control pair and one for each priority; attach when all are answered."""
+        """Begins a session for the control pair and one for each priority. Attaches the links when all are answered."""
         sessions: list[Session] = []
         answered: list[Session] = []
 
         def on_answer(session: Session) -> None:
             answered.append(session)
             if len(answered) == 1 + PRIORITIES:
-                # In their order, whatever that of the answers: the peer takes the first pair for priority 0.
+                # In the order of the sessions, not of the answers: the peer uses the first pair for priority 0.
                 self._attach_standing(sessions, owner)
 
         for _ in range(1 + PRIORITIES):
@@ -86,10 +89,10 @@ class TrunkLinks(PeerLinks):
         sender = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
         sender.on_answer = lambda: self._begin_sending(sender, capability)
 
-    # Streaming links of ours, whoever made the connection
+    # Streaming links that this router attaches on any connection
 
     def begin_streaming(self, owner: TrunkOwner) -> None:
-        """Begin sessions for streaming links; a message that comes before one is answered takes a data link."""
+        """Begins sessions for streaming links. Until one is answered, messages take a data link."""
         self._streaming = Lanes(self.engine, lambda: self.begin_own(owner), lambda: None)
         self._streaming.begin(SPARE)
         trunk = self.trunk
@@ -108,7 +111,7 @@ class TrunkLinks(PeerLinks):
             wire = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
         except CannotBegin:
             return None
-        # The message waits in the link's queue for the credit that comes with the peer's answer.
+        # The message waits in the link's queue for the credit that follows the peer's answer.
         link = self._add_data_out(wire, trunk, None)
         self.limit_out(link)
         return link
@@ -124,11 +127,11 @@ class TrunkLinks(PeerLinks):
         return f"qdlink.{self.core.random_name()}"
 
     def _begin_sending(self, sender: OutgoingWire, capability: str) -> None:
-        """The peer has answered our Attach. Where it has no target, it refuses."""
+        """Begins to send if the peer has accepted our Attach. Without a target it refuses."""
         if sender.target is not None:
             self._take(sender, capability)
 
-    # Links of the peer's
+    # Links that the peer attaches
 
     def attach(self, wire: Wire) -> None:
         terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
@@ -143,9 +146,11 @@ class TrunkLinks(PeerLinks):
         super().attach(wire)
 
     def attach_here(self, wire: Wire) -> None:
-        """No link route has it. One that the router has sent on for a client, whose container its name has, finds no
-        route: that router has not heard yet that the last container has gone. Bound to an address of the same name it
-        would be open, and its client would wait for nothing.
+        """Binds a link to an address here, because no link route matches.
+
+        Refuses a link that the other router has forwarded for a client; its name contains the container id. That router
+        does not know yet that the last container has gone. Bound to an address of the same name, the link would be open
+        and its client would wait in vain.
         """
         if "@" in wire.name:
             wire.refuse(NO_ROUTE)
@@ -163,10 +168,10 @@ class TrunkLinks(PeerLinks):
         wire.accept_router()
         self._take(wire, capability)
 
-    # Both
+    # Links of both routers
 
     def _take(self, wire: Wire, capability: str) -> None:
-        """The link stands: messages may pass."""
+        """Sets up an attached link in the network, so that messages can pass."""
         trunk, network, attachment = self.trunk, self.network, self.attachment
         if trunk is None:
             return
@@ -196,10 +201,10 @@ class TrunkLinks(PeerLinks):
                 link.on_stalled = partial(self._on_stalled_out, link)
         self.log_attached(wire)
 
-    # Attack: a client whose messages stall, to have one data link after the other closed: nobody attaches those again.
+    # Attack: a client's messages stall in order to close one data link after another; no router attaches those again.
 
     def _on_stalled_in(self, link: DataInLink, seconds: float, holds_up_others: bool) -> None:
-        """A message under way makes no progress, or holds up others: it ends, and the link goes on."""
+        """Ends a message that makes no progress or delays other messages; the link stays."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
         refusal = self.gate.give_up_message(seconds, link.identity, None, holds_up_others=holds_up_others)
@@ -207,12 +212,12 @@ class TrunkLinks(PeerLinks):
         self._touch()
 
     def _on_stalled_out(self, link: DataOutLink, seconds: float) -> None:
-        """The neighbour takes nothing of a message under way."""
+        """Ends a message that the neighbour takes nothing of; the link stays."""
         self.gate.give_up_receiver(seconds, link.identity, None)
         link.give_up()
 
     def end(self, session: Session) -> None:
-        """As for clients' links: nothing more goes to any of the session's, though they may be many and end later."""
+        """Handles the peer's End: none of the session's links gets any more messages, although many may end later."""
         if self._streaming is not None:
             self._streaming.forget(session)
         for wire in session.wires.values():

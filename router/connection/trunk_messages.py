@@ -1,4 +1,4 @@
-"""Users' messages between routers: where one that comes from a neighbour goes, and what one that leaves carries.
+"""Users' messages between routers: finds the destination of a message from a neighbour, and writes its annotations.
 
 Source: docs/spec/network.md §10.1, §10.2.
 """
@@ -32,7 +32,7 @@ _front: Final = front.FRONT.front_of(MESSAGE)
 
 
 def priority_of(size: int) -> int:
-    """The priority in the header of the message in the buffer. Of a header that cannot be read, the default."""
+    """Returns the priority in the header of the message in the buffer; the default if the header cannot be read."""
     if size < 8 or not MESSAGE.startswith(_HEADER_START):
         return DEFAULT_PRIORITY
     form = MESSAGE[3]
@@ -52,10 +52,10 @@ LOOK: Final = Look(_front, priority_of)
 
 
 class Taken:
-    """The annotations of messages from neighbours, which are the same for most: taken apart once, and put on once.
+    """Annotations of messages from neighbours. Most messages have the same ones, so they are decoded and encoded once.
 
-    passed      routers that it has passed
-    named, key  the address that `to` was found to mean, and its key in `phase`; None: not asked for yet
+    passed      the number of routers that the message has passed
+    named, key  the address that `to` means and its key in `phase`; None: not looked up yet
     """
 
     __slots__ = ("_onward", "ingress", "key", "named", "passed", "phase", "reply_to", "to", "trace")
@@ -72,14 +72,14 @@ class Taken:
         self._onward: list[bytes | None] = [None, None]
 
     def key_of(self, named: Address) -> str:
-        """The key of the address that `to` means."""
+        """Stores and returns the key of the address that `to` means."""
         self.named, self.key = named, named.key_in(self.phase)
         return self.key
 
     def onward(self, node: str, *, vouches: bool) -> bytes:
-        """The section of the message as it leaves this router.
+        """Returns the annotations section of the message as it leaves this router.
 
-        vouches  as of heading_of
+        vouches  see heading_of
         """
         section = self._onward[vouches]
         if section is None:
@@ -95,10 +95,10 @@ class Taken:
 
 
 class Arrivals:
-    """Takes the annotations off the messages of one connection.
+    """Removes the annotations from the messages of one connection.
 
-    Sections that routers alone have written are remembered, since those of one sender's messages are all the same. So
-    many as there are places, each of bounded length: a neighbour chooses what they are.
+    Sections that only routers write are remembered, because the messages of one sender all have the same one. The
+    number of places, and the length of each section, are bounded because a neighbour chooses the content.
     """
 
     __slots__ = ("_known", "places")
@@ -110,13 +110,13 @@ class Arrivals:
 
     @property
     def peel(self) -> Callable[[int], int]:
-        """As of front.Known: the section is at one of `places`."""
+        """Finds the place of the section in `places`; see front.Known."""
         return self._known.peel
 
     def inspector(self, link: DataInLink, gate: ConnectionGate) -> Callable[[Handle, int], int]:
-        """The `inspect` of messages whose annotations are not known."""
-        # The router where the message entered has judged what is no section (routing §10.5); its way is in the
-        # annotations. `to_of` refuses it where it is not.
+        """Returns the `inspect` function for messages whose annotations are not known."""
+        # The router where the message entered has judged what is not a section (routing §10.5); its address is in the
+        # annotations. If it is not there, `to_of` refuses the message.
         look_closer = inspector(link, gate, strips=False, may_be_opaque=True)
         known, places = self._known, self.places
 
@@ -140,12 +140,15 @@ def passage_for(
     arrivals: Arrivals,
     resolve: Callable[[str], Address | Unclear],
 ) -> Passage:
-    """For a neighbour's data link. A message without an address is refused, one without a way released."""
+    """Returns the passage of a neighbour's data link.
+
+    A message without an address is refused. A message that cannot be delivered is released.
+    """
     inspect, peel, places = arrivals.inspector(link, gate), arrivals.peel, arrivals.places
     addresses, known_target = network.core.table.addresses, gate.known_target
 
     def is_whole(delivery: Handle, size: int) -> bool:
-        """Are the sections of an unusual message, whose annotations are taken off, what they should be?"""
+        """Checks the sections of an unusual message after its annotations are removed. Refuses a malformed message."""
         try:
             sections.find(MESSAGE, size, may_be_opaque=True)
         except MessageFault as fault:
@@ -154,7 +157,7 @@ def passage_for(
         return True
 
     def address_of(delivery: Handle, size: int) -> tuple[Address, int] | None:
-        """The address of a message and the phase in which it is meant; None after it was refused or released."""
+        """Returns the address of a message and its phase; None after the message was refused or released."""
         own = link.annotations
         to, phase = (own.to, own.phase) if own is not None else (None, 0)
         if to is None:
@@ -177,7 +180,10 @@ def passage_for(
         return named, phase
 
     def way_of(delivery: Handle, size: int, found: int) -> tuple[LiveAddress, int] | None:
-        """found  what `peel` has said"""
+        """Returns the address of a message, and its size; None after it was refused or released.
+
+        found  the result of `peel`
+        """
         own: Annotations | None
         if found >= 0:
             own = link.annotations = places[found >> PLACE_SHIFT]
@@ -194,7 +200,7 @@ def passage_for(
             return None
         named, phase = meant
         address = network.core.table.find(named, phase)
-        # Attack, or a network that has not settled: a message that goes round in a circle.
+        # Attack, or a network whose routes are still changing: a message travels in a circle.
         if address is None or (own is not None and len(own.trace) > network.radius + 1):
             link.release_undeliverable(delivery)
             return None
@@ -202,11 +208,11 @@ def passage_for(
 
     def forward(link: DataInLink, _address: None, delivery: Handle, size: int) -> None:
         link.arrived += 1
-        if link.arrived > link.most and not link.owed:  # as `arrive`
+        if link.arrived > link.most and not link.owed:  # see `arrive`
             link.arrive(0)
         found = peel(size)
         if found >= 0 and found & USUAL:
-            # One sender's messages, one after the other: as `way_of`, without a call.
+            # Messages of one sender in sequence: the same as `way_of`, without a call.
             taken = link.annotations = places[found >> PLACE_SHIFT]
             if taken is not None and taken.to and (named := known_target(taken.to)) is not None:
                 address = addresses.get(taken.key if named is taken.named else taken.key_of(named))
@@ -225,11 +231,13 @@ Heading = Callable[[InLink | None, int], bytes]
 
 
 def heading_of(node: str, *, vouches: bool) -> Heading:
-    """The `heading` of a link to a neighbour: the annotations of the message in the buffer, of so many bytes, that
-    comes on a link; None: of our own.
+    """Returns the `heading` of a link to a neighbour.
+
+    It makes the annotations for a message of the given size in the buffer. The link is the one that the message came
+    on; None: the router made the message.
 
     node     this router
-    vouches  the neighbour is told of reply-tos
+    vouches  the neighbour receives reply-tos
     """
 
     def heading(link: InLink | None, size: int) -> bytes:
@@ -237,7 +245,7 @@ def heading_of(node: str, *, vouches: bool) -> Heading:
             return sections.section_of(_annotations_of(None, node))
         taken, reply_to = link.annotations, vouched(link, size) if vouches else None
         if taken is None and reply_to is None:
-            # INVARIANT: its target is the same for as long as messages come on it.
+            # INVARIANT: the link's target stays the same as long as messages come on it.
             if link.heading is None:
                 link.heading = sections.section_of(_annotations_of(link, node))
             return link.heading
@@ -249,11 +257,11 @@ def heading_of(node: str, *, vouches: bool) -> Heading:
 
 
 def composer(node: str, heading: Heading, *, vouches: bool) -> Callable[[InLink | None, int], bytes]:
-    """The `compose` of a link to a neighbour: the message in the buffer with what routers write into it.
+    """Returns the `compose` of a link to a neighbour: the message in the buffer with the routers' annotations.
 
     node     this router
-    heading  of the same link
-    vouches  as of heading_of
+    heading  the heading of the same link
+    vouches  see heading_of
     """
 
     def compose(link: InLink | None, size: int) -> bytes:
@@ -293,6 +301,6 @@ def _annotated(buffer: sections.Buffer, envelope: Envelope, own: RouterAnnotatio
 
 
 def stamper(node: str) -> Callable[[bytes], bytes]:
-    """(message that this router made) → the same as it leaves for another router."""
+    """Returns a function that adds annotations to a message of this router before it leaves for another router."""
     own = RouterAnnotations(ingress=node, trace=(node,))
     return lambda payload: _annotated(payload, sections.find(payload, len(payload)), own)

@@ -1,6 +1,6 @@
-"""The edge's side of a connection with an interior router: the links on the uplink, and who uses them.
+"""The edge's side of a connection with an interior router: the links on the uplink.
 
-Nothing is judged on an uplink: this router chose the interior (policy §3.14). Source: docs/spec/network.md §14.
+No policy applies to an uplink, because this router chose the interior (policy §3.14). Source: docs/spec/network.md §14.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ _SESSIONS: Final[tuple[SessionName, ...]] = ("endpoint", "core")
 
 
 class UplinkLinks(PeerLinks):
-    uplinks: Uplinks | None = None  # None before the Opens, and where this router is no edge
+    uplinks: Uplinks | None = None  # None before the Opens, and if this router is not an edge
     host: Host
     _streaming: EdgeStreaming | None = None
 
@@ -40,11 +40,11 @@ class UplinkLinks(PeerLinks):
         return self.attachment.connection_id
 
     def open_uplink(self, uplinks: Uplinks, owner: Owner, host: Host, *, takes_streams: bool) -> None:
-        """The Opens are exchanged.
+        """Prepares the uplink after the Opens are exchanged.
 
-        owner  hears of the end of links
-        host   of links that go on here
-        takes_streams  the interior expects links for large messages
+        owner  is informed when links end
+        host   takes the links that are routed over this connection
+        takes_streams  the interior accepts links for large messages
         """
         self._streaming = EdgeStreaming(self, owner, self._compose) if takes_streams else None
         self.uplinks = uplinks
@@ -52,16 +52,16 @@ class UplinkLinks(PeerLinks):
         self._owner = owner
         self._sessions: dict[SessionName, Session] = {}
         self._answered: set[SessionName] = set()
-        self._waiting: dict[int, AttachLink] = {}  # until both sessions stand: links are attached in their order
+        self._waiting: dict[int, AttachLink] = {}  # until both sessions are open: links are attached in order
         self._own: dict[int, tuple[AttachLink, Wire]] = {}
         self._numbers: dict[Wire, int] = {}
         uplinks.opened(self)
 
     def numbers(self) -> list[int]:
-        """The machine's names of the links."""
+        """Returns the numbers that the machine uses for the links."""
         return [*self._waiting, *self._own]
 
-    # What the machine asks for
+    # Effects of the machine
 
     def attach_own(self, effect: AttachLink) -> None:
         try:
@@ -136,10 +136,10 @@ class UplinkLinks(PeerLinks):
         if isinstance(link, ServiceOutLink) and link.is_open:
             link.give(payload, is_settled=is_settled)
 
-    # What the interior does
+    # Events from the interior
 
     def _on_answer(self, effect: AttachLink, wire: Wire) -> None:
-        """The interior has answered our Attach; it has refused it where its own terminus is none."""
+        """Handles the interior's answer to our Attach. A missing terminus of the interior means a refusal."""
         if isinstance(wire, IncomingWire):
             if wire.source is not None:
                 self._take_in(effect, wire)
@@ -228,7 +228,8 @@ class UplinkLinks(PeerLinks):
         if self.uplinks is not None and self._streaming is not None:
             self._streaming.forget(session)
         if self.uplinks is not None and session in self._sessions.values():
-            # The half of an uplink is none: a stand-by takes over, or the connector connects again.
+            # An uplink with one session is useless: close it, so that a stand-by takes over or the connector connects
+            # again.
             text = f"[C{self.connection_id}] The interior router ended a session of this edge: the uplink is closed"
             log(self._emit, "ROUTER_CORE", "warning", text)
             self._shut()
@@ -256,4 +257,4 @@ def _terminus(end: End | None) -> Terminus | None:
 
 
 def _ignore(_delivery: Handle) -> None:
-    """Messages between routers are settled as they come."""
+    """Does nothing: messages between routers are settled when they come."""

@@ -1,4 +1,4 @@
-"""The connections of an edge router with interior ones: the machine's events, and its effects.
+"""The connections of an edge router with interior routers: passes events to the machine and carries out its effects.
 
 Source: docs/spec/network.md §14.
 """
@@ -42,13 +42,13 @@ class UplinkConnection(Protocol):
 
 
 class Uplinks:
-    """Of an edge router: gives the machine its events, and carries out its effects on the connection they name."""
+    """Gives an edge router's machine its events, and carries out each effect on the connection that it names."""
 
     def __init__(
         self, core: Core, link_routes: LinkRoutes, emit: Emit, clock: Callable[[], float], *, started_at: int
     ) -> None:
         """clock    monotonic seconds
-        started_at  another number at each start
+        started_at  a number that differs at each start
         """
         self.core = core
         self.machine = EdgeMachine(core.router_id, started_at=started_at)
@@ -56,8 +56,8 @@ class Uplinks:
         self.clock = clock
         self.emit = emit
         self._connections: dict[int, UplinkConnection] = {}
-        self._links: dict[int, UplinkConnection] = {}  # by the machine's numbers
-        self._asked: dict[int, Decide] = {}  # look-ups that are not decided, by token
+        self._links: dict[int, UplinkConnection] = {}  # by the machine's link number
+        self._asked: dict[int, Decide] = {}  # open look-ups, by token
         self._last_token = 0
         core.on_changed = self._on_changed
         link_routes.on_served = self._on_served
@@ -69,7 +69,10 @@ class Uplinks:
         return self.machine.uplink
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Called once a second.
+
+        now  monotonic seconds
+        """
         self.carry_out(self.machine.tick(now))
         self.core.work.finish()
 
@@ -78,7 +81,7 @@ class Uplinks:
         self.carry_out(self.machine.connection_opened(links.connection_id))
 
     def closed(self, links: UplinkConnection) -> None:
-        """Its links get no more messages."""
+        """Removes a closed connection: its links get no more messages."""
         if self._connections.pop(links.connection_id, None) is not None:
             for number in links.numbers():
                 self._links.pop(number, None)
@@ -116,7 +119,7 @@ class Uplinks:
         self._last_token = token = self._last_token + 1
         effects = self.machine.look_up(token, address, self.clock(), is_sender=is_sender)
         if any(isinstance(effect, Decided) for effect in effects):
-            return False  # at once: nobody was asked
+            return False  # decided at once, without a question to the interior
         self._asked[token] = decide
         self.carry_out(effects)
         return True
@@ -132,7 +135,7 @@ class Uplinks:
             decide("no_route" if effect.answer == "no_route" else "local", None)
 
     def carry_out(self, effects: Sequence[Effect]) -> Condition | None:
-        """Returns why the message that was just received is rejected; None: it is not."""
+        """Carries out the effects. Returns the reason if the message that was just received is rejected, else None."""
         rejected = None
         for effect in effects:
             match effect:
@@ -165,7 +168,7 @@ class Uplinks:
 
 
 def _has_senders(address: LiveAddress) -> bool:
-    """Does a client here send to the address, or to the one that it is the fallback destination of?"""
+    """Returns True if a client here sends to the address, or to the address that it is the fallback of."""
     main = address.main
     senders = address.in_links if main is None else [link for link in main.in_links if not link.is_fallback]
     return not address.subscribers and any(not link.attachment.is_edge for link in senders)

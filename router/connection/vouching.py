@@ -1,11 +1,10 @@
 """The reply-to of a message that comes from, or goes to, another router.
 
-The router where the sender of a message is connected knows what that sender may do, and no other router does. So it
-judges the reply-to there, and writes into the message which address the sender means by it, or that it may not name it.
-Each router on the way passes that on to those that say in their Open that they understand it, and takes it from those
-alone: a client of an older router could write the annotation itself.
-
-Source: docs/spec/network.md §10.1; docs/spec/policy-and-auth.md §3.16.
+Only the router where the sender of a message is connected knows what that sender may do. It judges the reply-to there.
+Then it writes an annotation into the message: the address that the sender means, or that the sender may not name it.
+Each router on the way passes the annotation only to routers whose Open says that they understand it. It accepts the
+annotation only from such routers: a client of an older router could write the annotation itself. Source:
+docs/spec/network.md §10.1; docs/spec/policy-and-auth.md §3.16.
 """
 
 from collections.abc import Callable
@@ -19,16 +18,16 @@ from router.amqp.sections import MessageFault
 from router.core.core import Core
 from router.core.in_links import InLink
 
-# Of a reply-to that its sender may not name.
+# The annotation for a reply-to that its sender may not name.
 REFUSED: Final = ""
-# Stops a long reply-to from making the annotation longer than routers read. An address that long is nobody's queue.
+# Stops a long reply-to from making the annotation longer than routers read. No real reply queue has so long an address.
 MAX_CHARACTERS: Final = 1024
 
 Resolve = Callable[[str], Address | Unclear]
 
 
 def reply_to_of(size: int) -> str | None:
-    """The reply-to of the message in the buffer; None where it has none, or cannot be read."""
+    """Returns the reply-to of the message in the buffer; None if it has none or cannot be read."""
     if sections.is_plain(MESSAGE, size):
         return None
     try:
@@ -41,9 +40,9 @@ def reply_to_of(size: int) -> str | None:
 
 
 def vouched(link: InLink | None, size: int) -> str | None:
-    """The annotation of the message in the buffer, as it leaves for another router; None: it has none.
+    """Returns the annotation of the message in the buffer, as it leaves for another router; None if it has none.
 
-    link  that it came on; None: it is this router's own, and asks nobody
+    link  the link that the message came on; None: this router made the message, and it needs no reply
     """
     if link is None:
         return None
@@ -55,7 +54,7 @@ def vouched(link: InLink | None, size: int) -> str | None:
 
 
 def vouch_for_client(link: InLink, core: Core, gate: ConnectionGate, resolve: Resolve) -> Callable[[str], str]:
-    """The `vouch` of a client's link: (its reply-to) → the annotation."""
+    """Returns the `vouch` function of a client's link: (its reply-to) → the annotation."""
 
     def vouch(text: str) -> str:
         address = resolve(text)
@@ -63,7 +62,7 @@ def vouch_for_client(link: InLink, core: Core, gate: ConnectionGate, resolve: Re
             return REFUSED
         live = core.table.addresses.get(core.table.key(address, is_ingress=True))
         if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
-            # `_local/temp.…` means another address at each router.
+            # `_local/temp.…` is a different address at each router.
             return address.full if address.is_mobile or not address.plain.startswith("_local/") else REFUSED
         gate.catch_up()
         return address.full if _is_plain_mobile(address) and gate.may_name(address) else REFUSED
@@ -72,7 +71,10 @@ def vouch_for_client(link: InLink, core: Core, gate: ConnectionGate, resolve: Re
 
 
 def vouch_for_edge(link: InLink, core: Core, gate: ConnectionGate, resolve: Resolve) -> Callable[[str], str]:
-    """The `vouch` of a link of an edge: what it says of its client holds as far as its own vhost group permits."""
+    """Returns the `vouch` function of an edge's link.
+
+    The edge's annotation counts as far as its vhost group permits.
+    """
 
     def vouch(text: str) -> str:
         taken = link.annotations
@@ -89,12 +91,12 @@ def vouch_for_edge(link: InLink, core: Core, gate: ConnectionGate, resolve: Reso
 
 
 def _is_plain_mobile(address: Address) -> bool:
-    """Is it neither one that some router made up, nor where the names of routers' own addresses begin?"""
+    """Returns True if no router made up the address, and if it does not begin like routers' own addresses."""
     return address.is_mobile and not address.is_dynamic and not address.name.startswith(("$", "_$"))
 
 
 def is_of_edge(core: Core, link: InLink, address: Address) -> bool:
-    """Is it a dynamic address that was made on the edge which the link leads to?"""
+    """Returns True if the dynamic address was made on the edge that the link leads to."""
     if address.key[0] != "H" or not address.is_dynamic:
         return False
     live = core.table.find(address)
@@ -102,14 +104,14 @@ def is_of_edge(core: Core, link: InLink, address: Address) -> bool:
 
 
 def reply_address(core: Core, link: InLink, text: str, resolve: Resolve) -> Address | None:
-    """The address that a reply to a message of another router may go to; None: there is none.
+    """Returns the address that a reply to a message from another router may go to; None if the reply may go nowhere.
 
-    link     that the message came on, from another router
-    text     its reply-to
-    resolve  as who replies understands it
+    A router that does not judge reply-tos has still said where the message entered the network. The addresses that this
+    entry router makes up cannot be guessed: its client has one of them, or another peer told it the address.
 
-    A router that does not judge reply-tos has said where the message entered the network. The addresses that it makes
-    up cannot be guessed: its client has one of them, or was told.
+    link     the link that the message came on, from another router
+    text     the message's reply-to
+    resolve  returns the address that the replying peer means by a text
     """
     address = resolve(text)
     if isinstance(address, Unclear):
@@ -132,5 +134,8 @@ def reply_address(core: Core, link: InLink, text: str, resolve: Resolve) -> Addr
 
 
 def exact_key(core: Core, address: Address) -> str:
-    """As the key of the table for senders, which all addresses of another router share."""
+    """Returns the table's key for senders.
+
+    All addresses of another router share one key there; then the full name counts.
+    """
     return address.names[0] if address.key[0] in "RH" else core.table.key(address, is_ingress=True)

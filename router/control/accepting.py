@@ -1,4 +1,4 @@
-"""Sockets that arrive at the ports: judged at once, before there is a transport or a connection for them.
+"""Sockets that arrive at the ports: judged at once, before they get a transport or a connection.
 
 Sources: docs/spec/routing.md §1.7; docs/spec/policy-and-auth.md §3.2, §3.15, §8.9.
 """
@@ -24,15 +24,15 @@ from router.io.lingering import Lingering
 from router.io.shaking import Shaking, Step
 from router.io.sockets import Hold, Socket, SocketOwner
 
-# Read in one turn of a connection that is not open: most say all that they have to say in it. A chain of certificates
-# takes a few.
+# Bytes read in one turn of a connection that is not open. Most peers send no more before their Open. A chain of
+# certificates takes a few turns.
 EARLY_READ_BYTES: Final = 4 * 1024
 
 _NO_HEADER: Final = "amqp:connection:framing-error No protocol header found (connection aborted)"
 
 
 class Home(SocketOwner[Stack], Protocol):
-    """The part of the router that this needs (router.control.router)."""
+    """The part of the router that this module needs (router.control.router)."""
 
     gate: Gate
     emit: Emit
@@ -56,7 +56,10 @@ def _line(text: str) -> Log:
 
 
 class _Accepted(Socket[Connection]):
-    """asyncio's end of one accepted socket. Until its connection is open, it is read in the turn of its host alone."""
+    """The asyncio protocol of one accepted socket.
+
+    It is read only in the turn of its host until its connection is open.
+    """
 
     def __init__(
         self,
@@ -64,15 +67,15 @@ class _Accepted(Socket[Connection]):
         begin: Callable[["_Accepted", asyncio.Transport], Connection | None],
         host: str,
     ) -> None:
-        """host  whose turn it takes"""
+        """host  the host in whose turn it is read"""
         super().__init__(router)
         self.host = host
         self.descriptor = -1
         self._home = router
         self._begin = begin
-        self._arriving: Connection | None = None  # None: it is open, or over
-        self._early = b""  # read by the loop, before it heard that it is not to read
-        self._step: Step | None = None  # of its TLS handshake, made in a thread
+        self._arriving: Connection | None = None  # None: the connection is open, or closed
+        self._early = b""  # read by the loop before it heard that it is not to read
+        self._step: Step | None = None  # a step of its TLS handshake that runs in a thread
 
     def begin(self, transport: asyncio.Transport) -> None:
         self.connection = self._arriving = self._begin(self, transport)
@@ -83,13 +86,13 @@ class _Accepted(Socket[Connection]):
         self._arriving.on_early = self._take_early
         self._arriving.elsewhere = self._shake
         self._home.arrivals.add(self)
-        # uvloop begins to read after this, whatever was said before.
+        # uvloop begins to read after this call, so the hold is set again later.
         asyncio.get_running_loop().call_soon(self._stay_away)
 
-    # On its way in
+    # Before the Open
 
     def serve(self) -> None:
-        """Its turn: read a little, and work that off."""
+        """Reads a little and handles it, in its host's turn."""
         connection, transport = self._arriving, self._transport
         if connection is None or transport is None or transport.is_closing() or self._is_held:
             return
@@ -107,13 +110,13 @@ class _Accepted(Socket[Connection]):
         self._wait()
 
     def opened(self, connection: Stack) -> None:
-        """Its Open was admitted."""
+        """Called when the connection's Open was admitted."""
         connection.take_reads()
         self._leave()
         self._home.on_opened(connection)
 
     def _read(self) -> bytes | None:
-        """None: nothing comes any more."""
+        """Reads from the socket. Returns None if the socket has ended."""
         try:
             return os.read(self.descriptor, EARLY_READ_BYTES) or None
         except (BlockingIOError, InterruptedError):
@@ -135,7 +138,7 @@ class _Accepted(Socket[Connection]):
         return bool(self._holds & (Hold.ROOM | Hold.PAUSE))
 
     def _wait(self) -> None:
-        """See to its next turn."""
+        """Asks for its next turn."""
         connection = self._arriving
         if connection is None or connection.is_closed or connection.is_waiting or self._is_held:
             return
@@ -145,7 +148,7 @@ class _Accepted(Socket[Connection]):
             self._home.arrivals.arm(self)
 
     def _leave(self) -> None:
-        """It takes no turn of its host any more."""
+        """Leaves its host's queue for good."""
         if self._arriving is None:
             return
         self._arriving = None
@@ -156,7 +159,7 @@ class _Accepted(Socket[Connection]):
         self.attend()
 
     def _shake(self, run: Callable[[], None], done: Callable[[], None]) -> None:
-        """Make a step of the TLS handshake in a thread."""
+        """Runs a step of the TLS handshake in a thread."""
         connection = self._arriving
 
         def end() -> None:
@@ -184,7 +187,7 @@ class _Accepted(Socket[Connection]):
             self._wait()
 
     def close(self) -> None:
-        """Close after what was written has left, and not before the peer could read why, where there is a reason."""
+        """Closes after the last bytes have left; a peer that was told a reason first gets time to read it."""
         connection, transport = self.connection, self._transport
         self._leave()
         if connection is None or transport is None or transport.is_closing() or not connection.tells_why:
@@ -214,25 +217,27 @@ def _kind_of(listener: Listener) -> type[Connection]:
 
 
 class Accepting:
-    """descriptors  of the process
+    """Accepts sockets for the router.
+
+    descriptors  of the process
     lingering    the sockets of connections that were told why they end
-    handshakes   the connections on their way in
+    handshakes   the connections before their Open
     """
 
     def __init__(self, router: Home) -> None:
         self.descriptors = Descriptors()
         self.lingering = Lingering()
-        self.kept_descriptors = 0  # for logins with remote services
-        self.is_unrecorded: Callable[[], bool] = lambda: False  # what a peer does would not be on record
+        self.kept_descriptors = 0  # for logins at remote services
+        self.is_unrecorded: Callable[[], bool] = lambda: False  # True if what a peer does could not be recorded
         self._router = router
         self._gate = router.gate
         self._entrance = router.gate.entrance
         self.handshakes = self._entrance.handshakes
         self._emit = router.emit
-        self._arriving: dict[int, tuple[ConnectionGate, asyncio.Task[object]]] = {}  # without a transport so far
+        self._arriving: dict[int, tuple[ConnectionGate, asyncio.Task[object]]] = {}  # not yet with a transport
 
     def arrived(self, listener: Listener, accepted: socket.socket, peer: tuple[Any, ...]) -> None:
-        """A socket was accepted. It is closed without a byte where it may not stay."""
+        """Handles an accepted socket. A socket that may not stay is closed without a byte."""
         gate = self._admitted(listener, accepted.fileno(), peer)
         if gate is None:
             accepted.close()
@@ -250,17 +255,17 @@ class Accepting:
         task.add_done_callback(partial(self._settle, gate.connection_id))
 
     def failed(self, listener: Listener, error: OSError) -> None:
-        """The system has nothing left to accept a socket with."""
+        """Logs that the system cannot accept another socket."""
         log(self._emit, "SERVER", "error", f"Accepting at {listener.place}: {error.strerror}")
 
     def over(self, connection_id: int) -> None:
-        """A connection is open, or lost."""
+        """Ends the handshake of a connection that is open, or lost."""
         self.handshakes.leave(connection_id)
 
     def _begin(
         self, listener: Listener, gate: ConnectionGate, transport: asyncio.Transport, end: _Accepted
     ) -> Connection | None:
-        """The socket has a transport. None: it had to go meanwhile."""
+        """Makes the connection when the socket has its transport. None if it had to go in the meantime."""
         connection_id, router = gate.connection_id, self._router
         if connection_id not in self.handshakes:
             return None
@@ -279,7 +284,7 @@ class Accepting:
         return connection
 
     def _settle(self, connection_id: int, task: asyncio.Task[object]) -> None:
-        """The socket has a transport, or cannot have one any more."""
+        """Called when the socket has a transport, or can no longer get one."""
         error = task.exception() if not task.cancelled() else None
         if (arriving := self._arriving.pop(connection_id, None)) is None:
             return
@@ -291,13 +296,13 @@ class Accepting:
             log(self._emit, "SERVER", "info", f"[C{connection_id}] {what}")
 
     def stop(self) -> None:
-        """Those that have no transport yet get no connection."""
+        """Stops: sockets that have no transport yet get no connection."""
         for connection_id in self._arriving:
             self.handshakes.leave(connection_id)
         self.lingering.drop_all()
 
     def _admitted(self, listener: Listener, descriptor: int, peer: tuple[Any, ...]) -> ConnectionGate | None:
-        """The gate of a socket that may stay, counted; None where it may not."""
+        """Returns the gate of a socket that may stay, and counts it; else None."""
         router, gate = self._router, self._gate
         connection_id = router.next_connection_id()
         host, port = peer[0], peer[1]
@@ -325,7 +330,7 @@ class Accepting:
         if not self._has_room(descriptor, whose):
             return None
         where = f"(to {listener.place})"
-        # A request of HTTP alone is no connection of AMQP's: it counts when it becomes a WebSocket (policy §3.1).
+        # A request of HTTP alone is not an AMQP connection: it counts when it becomes a WebSocket (policy §3.1).
         if listener.site is None and not gate.accept(
             connection_id=connection_id,
             remote_host=remote_host,
@@ -349,7 +354,9 @@ class Accepting:
         )
 
     def _has_room(self, descriptor: int, whose: ConnectionMembers) -> bool:
-        """Is there a descriptor for the peer, and may its host have one more connection that is not open?"""
+        """Returns True if a descriptor is free for the peer, and if its host may have one more connection before its
+        Open.
+        """
         router, entrance = self._router, self._entrance
         for_peers = self.descriptors.for_peers(len(router.connectors) + self.kept_descriptors)
         if descriptor >= for_peers:
@@ -357,7 +364,7 @@ class Accepting:
             entrance.refuse_for_descriptors(whose, for_peers)
             return False
         connection_id = whose["connection"]
-        # Attack: silent sockets that use up the policy's maxConnections, which counts them as well.
+        # Attack: silent sockets that use up the policy's maxConnections, which also counts them.
         room = min(for_peers, self._gate.ruleset.max_connections) - self._count_open()
         excess = self.handshakes.enter(connection_id, whose["remote_host"] or "", room)
         if excess is None:
@@ -372,16 +379,16 @@ class Accepting:
         return max(len(self._router.connections) + len(self._arriving) - self.handshakes.count, 0)
 
     def _hold(self, connection_id: int, size: int) -> None:
-        """So many bytes are held for a connection that is not open."""
+        """Reports how many bytes are held for a connection that is not open."""
         excess = self.handshakes.hold(connection_id, size)
         if excess is not None:
             self._end(excess, "preauth_buffer_exceeded")
 
     def _end(self, excess: Excess, reason: RouterReason) -> None:
-        """Drop a connection on its way in."""
+        """Drops a connection that is not open."""
         connection_id = excess.connection_id
         if (arriving := self._arriving.get(connection_id)) is not None:
-            self._entrance.record(excess, "header", reason, arriving[0].facts())  # closed when it has a transport
+            self._entrance.record(excess, "header", reason, arriving[0].facts())  # closed when it gets a transport
             return
         connection = self._router.connections.get(connection_id)
         if isinstance(connection, Connection):

@@ -1,7 +1,7 @@
-"""The `allocator` entities: how many objects of each kind there are now.
+"""The `allocator` entities: how many objects of each kind exist now.
 
-There are no pools here: Python's own allocator has them. The names are those operators' dashboards know from the router
-we replace; what has no counterpart is counted as none. Source: docs/spec/management.md §6.5.
+This router has no pools, because Python's allocator has them. Operators' dashboards know the names from the router that
+we replace; a name without a counterpart has the count 0. Source: docs/spec/management.md §6.5.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sized
@@ -13,7 +13,7 @@ from router.core.out_links import OutLink
 from router.management.owners import Owner
 from router.management.query import Rows
 
-# Bytes of one object with what it alone refers to, typical of CPython 3.11, 64 bits; rounded.
+# Bytes of one object and of what only this object refers to, typical of CPython 3.11, 64 bits; rounded.
 _BYTES: Final[Mapping[str, int]] = {
     "qd_buffer_t": 512,
     "qd_connection_t": 4096,
@@ -33,20 +33,23 @@ _BYTES: Final[Mapping[str, int]] = {
     "qdr_node_t": 96,
     "qdr_terminus_t": 64,
 }
-# A dashboard's divisor must not be zero; nothing is kept for reuse or moved in batches.
+# Not zero, because dashboards divide by it. The router reuses no objects and moves none in batches.
 _BATCH: Final = 64
 _LOCAL_MAX: Final = 128
 
 
 def allocator_owner(core: Core, connections: Mapping[int, Stack], entries: Sized) -> Owner:
-    """entries  of the log, those that are kept"""
+    """Returns the owner of the allocator entities.
+
+    entries  the log entries that are kept
+    """
     return Owner(
         type="allocator", rows=Rows(lambda: allocator_rows(core, connections.values(), log_entries=len(entries)))
     )
 
 
 def allocator_rows(core: Core, connections: Collection[Stack], *, log_entries: int) -> Iterator[Mapping[str, Any]]:
-    """One entity per kind, in the order of their names."""
+    """Yields one entity per kind, in the order of their names."""
     out_links = [link for link in core.links.values() if isinstance(link, OutLink)]
     queued = sum(len(link.queue) for link in out_links)
     deliveries = queued + sum(len(link.unsettled) for link in out_links)

@@ -1,4 +1,4 @@
-"""From a validated configuration to a running router, in the load order of docs/spec/management.md §1.3.
+"""Starts a router from a validated configuration, in the load order of docs/spec/management.md §1.3.
 
 Each `create_*` is also what a management CREATE of that type does: the file is an ordered list of CREATEs.
 """
@@ -82,13 +82,13 @@ if TYPE_CHECKING:
     from router.network.host import Host
 
 AUDIT_DRAIN_S: Final = 3.0
-# How long the messages and outcomes of one read may hold up everybody else. A full read of honest small messages takes
-# about as long. Stops messages that cost much more: for thousands of receivers each, say.
+# Maximum time in which the messages and outcomes of one read may delay all other connections. A full read of small
+# messages takes about as long. Stops messages that cost much more, for example for thousands of receivers each.
 READ_SLICE_S: Final = 0.008
 
 
 class StartError(Exception):
-    """The router cannot start; the text begins with its class as §2.3 wants: `Python: PolicyError: …`."""
+    """The router cannot start. The text begins with its class, as §2.3 wants: `Python: PolicyError: …`."""
 
 
 class Application:
@@ -103,7 +103,7 @@ class Application:
         version: str,
         thresholds: Thresholds = NORMAL,
         read_at_ns: int = 0,
-        is_auth_service: bool = False,  # it authenticates the clients of other routers, and routes nothing
+        is_auth_service: bool = False,  # authenticates the clients of other routers, and routes nothing
         is_check: bool = False,
     ) -> None:
         """read_at_ns  when reading the configuration began, ns since 1970 UTC
@@ -113,7 +113,7 @@ class Application:
         self._is_service = is_auth_service
         self._thresholds = thresholds
         self._read_at_ns = read_at_ns
-        # Types that 1.20 does not know are spoken of only where they are used: clients count the types.
+        # Schema types that 1.20 does not know are shown only if they are used: clients count the types.
         self.schema = schema if configuration.policy[SHADOW_DIR] else schema.without(*SHADOW_TYPES)
         self.configuration = configuration
         self.logs = logs
@@ -124,16 +124,16 @@ class Application:
         self.profiles = SslProfiles(self.emit)
         self.reloading = Reloading(self.emit)
         self.stopping = asyncio.Event()
-        self.failure: str | None = None  # why it stops by itself
-        self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
-        self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
-        self.network: Host | None = None  # of an interior router
-        self.sites: WebSites | None = None  # None: they are not put together yet
+        self.failure: str | None = None  # why the router stops by itself
+        self.passed_over = [*configuration.passed_over]  # parts of the file that were ignored, with a warning for each
+        self.candidate: ShadowFolder | None = None  # only if shadowPolicyDir is set
+        self.network: Host | None = None  # only on an interior router
+        self.sites: WebSites | None = None  # None until they are made
 
     # Effects
 
     def emit(self, effect: Effect) -> None:
-        """Carry out what the control plane asks for."""
+        """Carries out an effect of the control plane."""
         match effect:
             case Audit(event=event, time_s=time_s):
                 if self.sites is not None:
@@ -151,7 +151,7 @@ class Application:
         self.logs.write(module, level, text)
 
     def on_loop_error(self, context: Mapping[str, Any]) -> None:
-        """Something raised outside any connection: said, without what the peer may have sent."""
+        """Logs an exception that was raised outside any connection, without data that a peer may have sent."""
         error = context.get("exception")
         if isinstance(error, OSError):
             self._log("SERVER", "error", f"{context['message']}: {error.strerror}")
@@ -162,7 +162,7 @@ class Application:
     # Start
 
     async def start(self) -> None:
-        """Apply everything; returns when the listeners of the configuration have been tried. Errors: StartError."""
+        """Applies everything; returns when the listeners of the configuration have been tried. Errors: StartError."""
         limit_slices(READ_SLICE_S)
         configuration = self.configuration
         for early in configuration.early_logs:
@@ -216,7 +216,7 @@ class Application:
         self._prepare_reload()
 
     def _start_management(self) -> None:
-        """The entity store takes in the file through the owners that serve management requests too."""
+        """Creates the entities of the file through the owners that also serve management requests."""
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
@@ -229,7 +229,7 @@ class Application:
         self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit, show_listening=show)
         self.reporting = Reporting(router.gate, router.clock())
         router.on_second += [self.bans.on_second, self.reporting.on_second]
-        # Every owner of entities there is.
+        # The list of all owners of entities.
         store.own(
             node_owner(
                 self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
@@ -283,7 +283,7 @@ class Application:
         return self.logs.rules.is_enabled("AGENT", "debug")
 
     def on_policy_change(self, before: Ruleset) -> None:
-        """Other rules are in force: they hold for new connections, and for open ones where the policy says so."""
+        """Puts new rules in force for new connections, and also for open ones if the policy says so."""
         ruleset = self.router.gate.ruleset
         self.router.expiry.learn(ruleset)
         if self.configuration.policy["onPolicyChange"] == "enforce" and ruleset.digest != before.digest:
@@ -321,15 +321,15 @@ class Application:
         return ruleset
 
     async def open_listeners(self) -> None:
-        """Say Operational, then listen: everything else is in place by now. Errors: StartError."""
+        """Logs Operational and then listens; everything else is ready. Errors: StartError."""
         ready = made_listeners(self)
         listeners = self.configuration.of_type("listener")
-        # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
+        # One event loop serves all connections, whatever workerThreads says; scripts read the number in this line.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
         _watch_memory(self.router, self.logs)
         failed = await self.listeners.open_all(ready)
-        if failed is not None and not self.stopping.is_set():  # else the end cut it off
+        if failed is not None and not self.stopping.is_set():  # else the router was stopped in between
             number, why = failed
             self.failure = why + place_in_file(listeners[number], "port")
             self.stopping.set()
@@ -337,7 +337,7 @@ class Application:
     # Reload
 
     def _prepare_reload(self) -> None:
-        """Add the steps of SIGHUP and the watched files. Errors: StartError."""
+        """Adds the steps of SIGHUP and the watched files. Errors: StartError."""
         policy, reloading = self.configuration.policy, self.reloading
         every_s = int(str(policy["policyDirWatchSeconds"]))
         reloading.add(self.logs.reopen, self.profiles.reload)
@@ -351,7 +351,7 @@ class Application:
                 reloading.add(watch.take)
             reloading.add(self.vhosts.reload)
             reloading.hurry_by(self.vhosts.hurry)
-        if policy["onPolicyChange"] == "enforce":  # it covers credentials as well
+        if policy["onPolicyChange"] == "enforce":  # it applies to credentials as well
             revoked = RevokedCertificates(self.router.connections, self.router.work.finish, self.emit)
             self.profiles.on_adopted = revoked.on_adopted
             reloading.on_stop(revoked.stop)
@@ -363,11 +363,11 @@ class Application:
             reloading.add(self.candidate.reload)
 
     def reload(self) -> None:
-        """SIGHUP: log files, certificates and the policy folders are read anew; what cannot be used changes nothing."""
+        """Reads log files, certificates and the policy folders again (SIGHUP). What cannot be used changes nothing."""
         self.reloading.begin()
 
     def _host_values(self) -> HostValues:
-        """The host's values that management may name: nothing where the router keeps its rules and records."""
+        """Returns the host's values that management may name: never the places of the router's rules and records."""
         policy, router = self.configuration.policy, self.attributes
         kept = [policy["policyDir"], policy[SHADOW_DIR], router.get("auditDir"), router.get("saslConfigDir")]
         kept.append(router.get("auditSigningKey"))
@@ -380,7 +380,7 @@ class Application:
     # The end
 
     async def stop(self) -> None:
-        """Close everything; audit events that are still queued are written first."""
+        """Closes everything; queued audit events are written first."""
         self.reloading.stop()
         await self.router.stop()
         self.authenticators.close()
@@ -393,12 +393,12 @@ class Application:
 
 
 def _beside_the_row(bans: Bans, vhosts: Vhosts) -> Mapping[str, int]:
-    """The numbers of /metrics that are not in the router entity."""
+    """Returns the numbers of /metrics that are not in the router entity."""
     return {"bans": bans.count, **vhosts.in_force()}
 
 
 def made_listeners(application: Application) -> list[tuple[Mapping[str, object], Listener]]:
-    """The attributes of each listener, and what is to be opened. Errors: StartError."""
+    """Returns the attributes of each listener, and the listener to open. Errors: StartError."""
     if not application.configuration.of_type("listener"):
         text = "Nothing listens: the configuration has no listener section"
         application.emit(Log(module="SERVER", level="warning", text=text))
@@ -421,20 +421,20 @@ def _policy_texts(policy: Mapping[str, object], ruleset: Ruleset) -> Iterator[st
 
 
 def _start_text(error: ManagementError) -> str:
-    """A failed CREATE as start-up prints it: `CError` is the management protocol's word (§2.3)."""
+    """Returns the text of a failed CREATE for the start. `CError` is a word of the management protocol (§2.3)."""
     if error.description.startswith("CError: "):
         return error.description.removeprefix("CError: ")
     return f"Python: {error.description}" if error.status == 500 else f"Configuration: {error.description}"
 
 
 def place_in_file(entity: ConfiguredEntity, attribute: str = "") -> str:
-    """` (file:line)` of an attribute, else of its entity; nothing where that is not known."""
+    """Returns ` (file:line)` of an attribute, else of its entity; "" if the line is not known."""
     line = entity.source.line_of((attribute,))
     return f" ({entity.source.file}:{line})" if line is not None else ""
 
 
 def _apply_logs(configuration: Configuration, attributes: Mapping[str, Any], logs: Logs) -> None:
-    """Errors: StartError."""
+    """Opens the configured logs. Errors: StartError."""
     style = TimeStyle(
         is_utc=bool(attributes.get("timestampsInUTC")),
         format=attributes.get("timestampFormat") or None,
@@ -452,7 +452,10 @@ def _apply_logs(configuration: Configuration, attributes: Mapping[str, Any], log
 
 
 def _watch_memory(router: Router, logs: Logs) -> None:
-    """Warn where the budget is more than the process may have, and close the greatest when memory is short."""
+    """Warns if the budget is more than the process may have.
+
+    If memory is short, closes the connections that hold most.
+    """
     limit, refusing, core = least_limit(), refusing_limit(), router.core
     if (text := warning_of(limit, core.budgets.limits.router)) is not None:
         logs.write("SERVER", "warning", text)
@@ -464,7 +467,7 @@ def _watch_memory(router: Router, logs: Logs) -> None:
 
 
 def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
-    """The attributes of the router entity that concern its memory and its loop."""
+    """Applies the attributes of the router entity that concern its memory and its loop."""
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
     router.gate.entrance.limit_by(attributes, secrets.randbelow)

@@ -16,7 +16,7 @@ _DAY_S: Final = 86400.0
 
 
 def allows_of(attributes: Mapping[str, object], emit: Emit) -> Allows | None:
-    """None where what is allowed is not recorded."""
+    """Returns the recorder of allowed actions; None if they are not recorded."""
     which = attributes["auditAllows"]
     if not attributes.get("auditDir") or which == "none":
         return None
@@ -24,7 +24,7 @@ def allows_of(attributes: Mapping[str, object], emit: Emit) -> Allows | None:
 
 
 def check_audit_log(attributes: Mapping[str, object]) -> None:
-    """As open_audit_log; makes and writes nothing. Errors: OSError, SigningKeyError."""
+    """Checks what open_audit_log needs; makes and writes nothing. Errors: OSError, SigningKeyError."""
     if folder := attributes.get("auditDir"):
         if key := attributes.get("auditSigningKey"):
             read_signer(Path(str(key)))
@@ -34,11 +34,11 @@ def check_audit_log(attributes: Mapping[str, object]) -> None:
 def open_audit_log(
     attributes: Mapping[str, object], policy: Mapping[str, object], on_trouble: Callable[[str], None]
 ) -> AuditLog | None:
-    """None where no folder is named.
+    """Opens the audit log; None if no folder is configured.
 
-    policy      attributes of the `policy` entity: where it is in force, onAuditFailure is `refuse` unless it is given
-    on_trouble  as of AuditLog: called on another thread
-    Errors      OSError, as of AuditLog; SigningKeyError
+    policy      attributes of the `policy` entity: if it is in force, the default of onAuditFailure is `refuse`
+    on_trouble  see AuditLog: called in another thread
+    Errors      OSError, see AuditLog; SigningKeyError
     """
     folder = attributes.get("auditDir")
     if not folder:

@@ -1,4 +1,4 @@
-"""`authenticatorStats`: what became of the logins that each authenticator was asked about.
+"""`authenticatorStats`: the results of the logins at each authenticator.
 
 Source: docs/spec/policy-and-auth.md §8.10.
 """

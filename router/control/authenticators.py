@@ -1,4 +1,4 @@
-"""The verifiers that listeners ask, by name, each with its own threads; the SASL configuration's is the default.
+"""The verifiers of listeners, by name, each with its own threads. The SASL configuration's verifier is the default.
 
 Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
 """
@@ -47,7 +47,7 @@ def _file(attributes: Mapping[str, Any]) -> Verifier:
 
 
 def _ldap(attributes: Mapping[str, Any]) -> Verifier:
-    # Here, since ldap3 costs the start a quarter of a second and 5 MiB.
+    # Imported here, because ldap3 costs the start a quarter of a second and 5 MiB.
     from auth.verifiers.ldap import LdapSettingsError, make_ldap_verifier
 
     try:
@@ -63,7 +63,7 @@ def _ldap_warnings(attributes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _token(attributes: Mapping[str, Any]) -> Verifier:
-    # Here, since only who has tokens needs the libraries of signatures.
+    # Imported here, because only routers with tokens need the libraries of signatures.
     from auth.verifiers.tokens import TokenSettingsError, make_token_verifier
 
     try:
@@ -102,29 +102,29 @@ def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
 
 
 def read_session_seconds(attributes: Mapping[str, Any]) -> int:
-    """An entity's maxSessionSeconds, 0 where it has none. Errors: AuthenticatorError."""
+    """Returns an entity's maxSessionSeconds, 0 if it has none. Errors: AuthenticatorError."""
     written = attributes.get("maxSessionSeconds")
     if (text := session_problem(written)) is not None:
         raise AuthenticatorError(text)
     return int(written or 0)
 
 
-# sun_path of Linux, and its NUL.
+# Size of sun_path on Linux, without the NUL.
 MAX_SOCKET_PATH_BYTES: Final = 107
 
-# The SASL configuration's second verifier, beside the one for passwords.
+# The name of the SASL configuration's second verifier; the first one is for passwords.
 KEYTAB: Final = f"{DEFAULT}.keytab"
 
-# They send a password or a token as it is: whoever reads it on the wire has it.
+# Mechanisms that send a password or a token unencrypted: an attacker on the network could read it.
 IN_THE_CLEAR: Final = frozenset({"PLAIN", "LOGIN", "OAUTHBEARER", "XOAUTH2"})
 
-# Offers of a listener that are remembered; few differ.
+# Maximum number of remembered offers of a listener; few differ.
 _MAX_OFFERS: Final = 64
 
-# Their turn among the hosts whose logins wait.
+# The host name for the turns of rechecks among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
 
-# Entity type → makes its verifier from the validated attributes. Reads files; connects to nobody. Errors:
+# Entity type → makes its verifier from the validated attributes. Reads files; makes no connection. Errors:
 # AuthenticatorError.
 MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
     "fileAuthenticator": _file,
@@ -135,7 +135,7 @@ MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
     "kerberosAuthenticator": _kerberos,
 }
 
-# Entity type → texts for the log of an entity that `MAKERS` takes.
+# Entity type → warnings for an entity that `MAKERS` accepts.
 WARNINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
     "ldapAuthenticator": _ldap_warnings,
 }
@@ -143,10 +143,10 @@ WARNINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """A verifier and the threads that ask it.
+    """A verifier and its threads.
 
-    needs_tls     what it serves is offered inside TLS only
-    max_session_s  for which users whom it has let in stay connected; 0: without end
+    needs_tls     its mechanisms are offered only inside TLS
+    max_session_s  maximum connection time of users that it has accepted; 0: no limit
     """
 
     verifier: Verifier
@@ -155,7 +155,7 @@ class Authenticator:
     max_session_s: int = 0
 
     def bounded(self, done: Done) -> Done:
-        """`done`, told when the connection of whom it lets in has to end."""
+        """Wraps `done` so that an accepted login also gets the time when its connection must end."""
         seconds = self.max_session_s
         if not seconds:
             return done
@@ -173,14 +173,14 @@ class Authenticator:
 
 
 class Authenticators:
-    """All of them. A listener keeps those that it was made with."""
+    """All authenticators. A listener keeps those that it was made with."""
 
     def __init__(self, config: SaslConfig, emit: Emit) -> None:
         """Errors: auth.verifiers.files.UserFileError when the SASL configuration's user file cannot be used."""
         self._config = config
         self._emit = emit
         self._members: dict[str, Authenticator] = {}
-        self._users: dict[str, tuple[str, ...]] = {}  # listener → the names it was made with
+        self._users: dict[str, tuple[str, ...]] = {}  # listener → the authenticator names it was made with
         if config.user_file is not None:
             self._add(UserFileVerifier(config.user_file))
         self._keytab_fault: str | None = None
@@ -195,13 +195,13 @@ class Authenticators:
             try:
                 self._add(SasldbVerifier(config.sasldb))
             except UserFileError as error:
-                # Stops only listeners that would ask for passwords: 1.20's packages bring a configuration that names
-                # a sasldb, and no sasldb.
+                # Stops only listeners that would ask for passwords: the packages of 1.20 contain a configuration that
+                # names a sasldb, but no sasldb.
                 self._config = replace(config, database_fault=_unusable(error))
 
     @classmethod
     def load(cls, router: Mapping[str, Any], emit: Emit) -> "Authenticators":
-        """From the `router` entity's saslConfigDir and saslConfigName.
+        """Loads the SASL configuration from the `router` entity's saslConfigDir and saslConfigName.
 
         Errors  SaslConfigError, UserFileError (ValueErrors with the file in their text).
         """
@@ -209,7 +209,7 @@ class Authenticators:
         return cls(config, emit)
 
     def close(self) -> None:
-        """Nothing is verified any more."""
+        """Stops all verification."""
         for member in self._members.values():
             member.close()
 
@@ -244,7 +244,7 @@ class Authenticators:
             log(self._emit, "AUTHSERVICE", "warning", f"Authenticator {name}: {text}")
 
     def _announcer(self, name: str) -> Callable[[str], None]:
-        """Writes a verifier's news to the log, from its threads."""
+        """Returns a function that writes a verifier's news to the log, from its threads."""
         loop = asyncio.get_running_loop()
 
         def say(text: str) -> None:
@@ -270,16 +270,18 @@ class Authenticators:
     # Listeners
 
     def of_listener(self, attributes: Mapping[str, Any]) -> "ListenerAuthentication":
-        """For a `listener` with these attributes; kept as in use until `release`.
+        """Makes the authentication of a `listener` with these attributes.
 
-        Errors  AuthenticatorError for a name that nobody has; SaslConfigError at once, not at the first connection,
-                when the database that the SASL configuration names cannot be used.
+        Its authenticators count as in use until `release`.
+
+        Errors  AuthenticatorError for an unknown name; SaslConfigError at once, not at the first connection, when the
+                database that the SASL configuration names cannot be used.
         """
         written = str(attributes.get("authenticators") or "")
         if (text := authenticator_problem(written, self._members.keys() - {DEFAULT, KEYTAB})) is not None:
             raise AuthenticatorError(text)
         names = tuple(written.split())
-        # Whoever names authenticators has said who answers: the SASL configuration's list and database do not count.
+        # A listener that names authenticators uses only these: the SASL configuration's list and database do not count.
         config = SaslConfig() if names else self._config
         members = [self._members[name] for name in names or (KEYTAB, DEFAULT) if name in self._members]
         made = ListenerAuthentication(config, members, attributes)
@@ -293,7 +295,7 @@ class Authenticators:
     # Open connections
 
     def recheck(self, question: Recheck, done: Done) -> None:
-        """Ask the authenticator that gave the proof. Of one that was deleted, no proof holds any more."""
+        """Asks the authenticator that gave the proof. Proofs of a deleted authenticator are no longer valid."""
         member = self._members.get(question.proof.verifier)
         if member is None:
             asyncio.get_running_loop().call_soon(done, VerifyResult(is_valid=False))
@@ -304,7 +306,7 @@ class Authenticators:
 
     @property
     def user_file(self) -> str | None:
-        """The path of the SASL configuration's file of users; None where there is none."""
+        """The path of the SASL configuration's user file; None if there is none."""
         return self._config.user_file
 
     @property
@@ -326,7 +328,7 @@ class Authenticators:
 
 
 class ListenerAuthentication:
-    """What one listener offers and whom it asks."""
+    """The mechanisms that one listener offers and the authenticators it asks."""
 
     def __init__(self, config: SaslConfig, members: Sequence[Authenticator], attributes: Mapping[str, Any]) -> None:
         self._config = config
@@ -334,11 +336,11 @@ class ListenerAuthentication:
         self._words = attributes.get("saslMechanisms")
         self._authenticates = bool(attributes["authenticatePeer"])
         self._permits_clear = bool(attributes.get("allowPlainWithoutTls", True))
-        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # what `mechanisms` has found
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # results of `mechanisms`
 
     def mechanisms(self, channel: Channel) -> tuple[str, ...]:
-        """To offer, in order. Errors: SaslConfigError."""
-        # All that it rests on and that may change.
+        """Returns the mechanisms to offer, in order. Errors: SaslConfigError."""
+        # Everything that the result depends on and that may change.
         key = (
             channel.is_encrypted,
             channel.has_certificate,
@@ -367,18 +369,21 @@ class ListenerAuthentication:
 
     @property
     def in_the_clear(self) -> tuple[str, ...]:
-        """What is offered without TLS and sends a password or a token as it is. Errors: SaslConfigError."""
+        """The mechanisms that are offered without TLS and send a password or token unencrypted.
+
+        Errors: SaslConfigError.
+        """
         return tuple(name for name in self.mechanisms(Channel()) if name in IN_THE_CLEAR)
 
     @property
     def asks_groups(self) -> bool:
-        """One of them has the groups of users whom TLS has authenticated, and so decides about them."""
+        """True if an authenticator has the groups of users that TLS has authenticated, and so decides about them."""
         return any("EXTERNAL" in member.verifier.mechanisms for member in self._members)
 
     def verify(
         self, request: MechanismRequest, host: str, begins: Callable[[], bool], done: Done
     ) -> Callable[[], None]:
-        """As router.connection.terms.Verify: the first authenticator that can answer is asked."""
+        """Asks the first authenticator that can answer; see router.connection.terms.Verify."""
         mechanism = mechanism_of(request)
         for member in self._members:
             if mechanism in member.verifier.mechanisms:
@@ -387,7 +392,7 @@ class ListenerAuthentication:
 
 
 def _unusable(error: UserFileError) -> str:
-    """What to say of a sasldb that cannot be used."""
+    """Returns the text about a sasldb that cannot be used."""
     return (
         f"the sasldb of the SASL configuration, {error}. If it cannot be had, enter its users into a user file, for "
         "each: qdpasswd -c -f FILE USER, and set auxprop_plugin: userfile and userfile_path: FILE"
@@ -395,6 +400,9 @@ def _unusable(error: UserFileError) -> str:
 
 
 def _unverified(text: str) -> Refused:
-    """Attack: while the verifier cannot be reached each login is a line."""
+    """Returns the record of a login that could not be verified.
+
+    Attack: without folding, each login would write a log line while the verifier cannot be reached.
+    """
     line = Log(module="AUTHSERVICE", level="error", text=text)
     return Refused(stage="sasl", facts={}, lines=(line,), what="logins could not be verified")

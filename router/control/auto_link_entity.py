@@ -22,7 +22,7 @@ class AutoLinkEntities:
         return Owner(type="autoLink", rows=Rows(self.rows), create=self.create, delete=self.delete)
 
     def create(self, attributes: Mapping[str, Any]) -> dict[str, object]:
-        """Errors: ManagementError; nothing is attached then."""
+        """Creates an auto link. Errors: ManagementError; nothing is attached then."""
         text = str(attributes["address"])
         address = self._core.resolve(text)
         if isinstance(address, Unclear):

@@ -1,4 +1,4 @@
-"""The bans in force: made by hand, over management and in the file, and by rule; ended by time.
+"""The bans in force: made by hand (over management and in the file) and by rule. A ban with `seconds` ends after them.
 
 Sources: docs/spec/policy-and-auth.md §3.15; docs/spec/management.md §8.12.
 """
@@ -28,16 +28,16 @@ from router.management.owners import Owner
 from router.management.query import PagedRows
 from router.management.requests import ManagementError
 
-# Bans that end in one second, and connections that are looked at for a new one before the loop may route
-# messages again. A ban of a network with ten thousand connections would hold up everybody else, and overrun the audit
-# log's queue. It is a number and not a time because of that queue.
+# Number of bans that end in one second, and of connections that are checked for a new ban before the loop may route
+# messages again. Without it a ban of a network with ten thousand connections would delay all others and overrun the
+# audit log's queue. Because of that queue it is a number and not a time.
 SLICE: Final = 200
 
 
 class Bans:
     """The owner of the bans. All methods are called on the loop.
 
-    rule    which failures lead to a ban; None: none
+    rule    the failures that lead to a ban; None: no failures do
     choose  see FailureCounter
     """
 
@@ -70,13 +70,14 @@ class Bans:
 
     @property
     def count(self) -> int:
-        """Bans in force."""
+        """The number of bans in force."""
         return len(self._set)
 
     def create(self, attributes: Mapping[str, Any]) -> dict[str, object]:
-        """The ban holds when this returns. Connections it is too late for are closed after the request was answered.
+        """Makes a ban, which is in force when this returns.
 
-        Returns the attributes that nobody gives. Errors: ManagementError.
+        Open connections that it matches are closed after the request was answered. Returns the attributes that a
+        request does not contain. Errors: ManagementError.
         """
         seconds, made_at = attributes.get("seconds"), datetime.now(UTC)
         try:
@@ -87,7 +88,7 @@ class Bans:
         lasting = f"for {seconds} seconds" if seconds is not None else "for good"
         text = f"Ban '{ban.name}' of {_whom(ban)} {lasting}: {ban.reason or 'no reason given'}"
         self._log("notice", text)
-        if ban.is_automatic:  # another one is a change by management, which has its own record
+        if ban.is_automatic:  # a ban made by hand is a change by management, which has its own record
             self._record(ban, text)
         if not ban.is_automatic:
             asyncio.get_running_loop().call_soon(self._close, ban, list(self._router.connections))
@@ -106,23 +107,27 @@ class Bans:
             self._record(ban, text)
 
     def page(self, offset: int) -> Iterator[Mapping[str, Any]]:
-        """Live values by name, of the bans from number `offset` on."""
+        """Returns the live values of the bans from number `offset` on, by name."""
         names = (str(each["name"]) for each in islice(self._store.attributes("ban"), offset, None))
         return ({"name": name, "hits": self._set.hits(name)} for name in names)
 
     def find(self, identity: str) -> Mapping[str, Any] | None:
-        """Of the ban of this identity."""
+        """Returns the live values of the ban of this identity."""
         entity = self._store.find(identity=identity)
         return self.find_by_name(str(entity.attributes["name"])) if entity is not None else None
 
     def find_by_name(self, name: str) -> Mapping[str, Any] | None:
         return {"name": name, "hits": self._set.hits(name)} if self._set.get(name) is not None else None
 
-    # Connections that are open already. A ban by rule leaves them alone: others behind the same address would else lose
-    # their connections for one client without the password. Connections on their way in meet it there.
+    # Connections that are already open. A ban by rule leaves them alone: otherwise other clients with the same address
+    # would lose their connections because of one client without the password. Connections before their Open meet the
+    # ban there.
 
     def _close(self, ban: Ban, numbers: Iterable[int]) -> None:
-        """Close those of the connections `numbers`, all there were when the ban came, that it holds for."""
+        """Closes the connections that the ban matches.
+
+        `numbers` are the connections that existed when the ban was made.
+        """
         Slices(self._closing(ban, numbers), self._router.work.finish, seconds=0)
 
     def _closing(self, ban: Ban, numbers: Iterable[int]) -> Iterator[None]:
@@ -139,7 +144,7 @@ class Bans:
     # Failures
 
     def note_failure(self, host: str) -> None:
-        """A peer at `host` did not get in. One failure too many bans it."""
+        """Counts a failed login of a peer at `host`. Too many failures ban the host."""
         if self._failures is None or self._rule is None:
             return
         network = self._failures.note(host, self._router.clock())
@@ -150,11 +155,11 @@ class Bans:
         name = f"automatic-{_shown(network)}"
         known = self._set.get(name)
         if known is not None and known.is_automatic:
-            return  # what fails now had been accepted before
+            return  # the login that fails now had been accepted before the ban
         if (displaced := self._set.displaced()) is not None:
             self._log("warning", f"Too many automatic bans: '{displaced.name}' makes way")
             self._remove(displaced)
-        while self._store.find(name=name) is not None:  # somebody has called another thing so
+        while self._store.find(name=name) is not None:  # another ban already has this name
             name += "'"
         reason = f"{rule.limit} failures within {rule.window_s} seconds"
         long_name = self._store.schema.types["ban"].long_name
@@ -169,7 +174,7 @@ class Bans:
     # Time
 
     def on_second(self, now: float) -> None:
-        """End the bans that have lasted long enough. To be called once a second."""
+        """Ends the bans whose time is over. To be called once a second."""
         for ban in islice(self._set.due(now), SLICE):
             self._remove(ban)
 
@@ -191,7 +196,7 @@ class Bans:
 
 
 def guesses_of(policy: Mapping[str, object]) -> Guesses:
-    """By the attributes of the `policy` entity, which have been checked."""
+    """Makes Guesses from the checked attributes of the `policy` entity."""
     return Guesses(read_max_delay(policy), read_allow_list(policy), secrets.token_bytes(16), secrets.randbelow)
 
 
@@ -200,7 +205,7 @@ def _holds_for(ban: Ban, connection: Connection) -> bool:
 
 
 def _shown(network: Network) -> str:
-    """A network of one address as that address."""
+    """Returns a network as text; a network of one address as that address."""
     return str(network.network_address if network.num_addresses == 1 else network)
 
 

@@ -1,4 +1,4 @@
-"""`budget`: the bytes that are held on somebody's behalf, and the limit. Source: docs/security.md, byte budgets."""
+"""`budget`: the bytes that are held for each owner, and the limit. Source: docs/security.md, byte budgets."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What of the lines before a start `qdrouterd --check` shows: warnings and errors, each once, and no file is made."""
+"""The log of `qdrouterd --check`: shows warnings and errors before a start, each once, and makes no file."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from router.management.host_values import STREAMS
 from router.management.logrules import LogRules, visible_text
 
 _SHOWN: Final = ("warning", "error", "critical")
-# How the log of a router speaks of an entity of its file that it leaves out.
+# The beginning of log lines about an entity of the file that the router leaves out.
 _LEFT_OUT: Final = "Error performing CREATE of "
 _PLACE: Final = re.compile(r" \(.*:\d+\)$")
 
@@ -23,14 +23,14 @@ class CheckLogs(Logs):
         self._said: set[str] = set()
 
     def use(self, rules: LogRules) -> None:
-        """Could the files of the log be opened? Errors: LogFileError."""
+        """Checks that the log files could be opened. Errors: LogFileError."""
         for name in rules.sinks() - STREAMS:
             if (reason := _why_not_writable(name)) is not None:
                 raise LogFileError(name, reason)
 
     def _write(self, module: str, level: LogLevel, text: str, *, is_forced: bool = False) -> None:
         if text.startswith(_LEFT_OUT) and not _PLACE.search(text):
-            return  # it comes again, with its place
+            return  # the same text comes again, with its place
         line = f"{'warning' if level == 'warning' else 'error'}: {visible_text(text)}"
         if level in _SHOWN and line not in self._said:
             self._said.add(line)

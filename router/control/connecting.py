@@ -1,4 +1,4 @@
-"""Connectors: attempts, retries and failover of the connections the router makes.
+"""Connectors: attempts, retries and failover of the connections that the router makes.
 
 Sources: docs/spec/routing.md §1.9; docs/spec/management.md §6.5 (connectionStatus, connectionMsg, failoverUrls).
 """
@@ -55,12 +55,12 @@ class Connecting:
         self._attempt: asyncio.Task[None] | None = None
         self._aside = Aside()
         self._derivation: asyncio.Task[None] | None = None
-        self._prepared = connector  # with what was read for this attempt
+        self._prepared = connector  # with the token that was read for this attempt
 
     # Attempts
 
     def start(self) -> None:
-        """Try now, and go on trying."""
+        """Tries now, and continues to try."""
         self._attempt = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -76,14 +76,14 @@ class Connecting:
                     self._prepared = replace(self.connector, token=token)
                 await self._reach(server, connection_id)
         except (OSError, OverflowError, ValueError) as error:
-            # Not only what the system says: the resolver raises the others for names and ports that cannot be, and a
-            # peer's failover list may hold such.
+            # ValueError and OverflowError come from the resolver, for impossible names and ports; a peer's failover
+            # list may contain such.
             self._failed_to_connect(
                 connection_id, f"proton:io {why_not(error)} - disconnected {server.host}:{server.port}"
             )
 
     async def _reach(self, server: Server, connection_id: int) -> None:
-        """Connect to the first address that answers. Errors: those of the last."""
+        """Connects to the first address that answers. Errors: the error of the last address."""
         family = ADDRESS_FAMILIES.get(self.connector.protocol_family or "", socket.AF_UNSPEC)
         await reach(server.host, service_port(server.port), lambda: _Made(self, connection_id), family)
 
@@ -94,7 +94,7 @@ class Connecting:
         self._schedule()
 
     def on_socket(self, end: "_Made", transport: asyncio.Transport, connection_id: int) -> None:
-        """The TCP connection is made."""
+        """Begins the connection after the TCP connection is made."""
         server = self._servers.current
         connection = self._connection = Outgoing(
             host=server.host,
@@ -127,7 +127,7 @@ class Connecting:
                 ),
                 "tls_configuration",
             )
-        except Exception as error:  # a failover host that cannot be a name in a certificate, for example
+        except Exception as error:  # for example a failover host that cannot be a name in a certificate
             connection.crash(error)
         self.router.work.finish()
 
@@ -135,7 +135,7 @@ class Connecting:
         self._derivation = asyncio.get_running_loop().create_task(self._derive(connection, question, done))
 
     async def _derive(self, connection: Outgoing, question: Derive, done: Callable[[bytes], None]) -> None:
-        """Attack: a server that names many iterations. It costs the connector a thread for a second, nobody else."""
+        """Derives the key in a thread. Attack: a server names many iterations; that costs only this connector time."""
         try:
             done(await self._aside.run(partial(derive, question)))
         except Exception as error:
@@ -156,10 +156,10 @@ class Connecting:
         self.message = text
 
     def on_lost(self) -> None:
-        """The connection is gone, by whomever."""
+        """Called when the connection is gone, closed by either side."""
         connection, self._connection = self._connection, None
         if connection is not None and connection.was_answered:
-            self._was_open = True  # the server was there, even if policy would not have it
+            self._was_open = True  # the server was there, even if policy refused it
         if not self._is_deleted:
             self._schedule()
 
@@ -175,7 +175,7 @@ class Connecting:
         return self._servers.urls
 
     def delete(self) -> None:
-        """Close the connection and try no more."""
+        """Closes the connection and tries no more."""
         self._is_deleted = True
         self.status = "CLOSING"
         if self._retry is not None:
@@ -188,7 +188,7 @@ class Connecting:
 
 
 class _Made(Socket[Stack]):
-    """asyncio's end of one socket a connector made."""
+    """The asyncio protocol of one socket that a connector made."""
 
     def __init__(self, connecting: Connecting, connection_id: int) -> None:
         super().__init__(connecting.router)

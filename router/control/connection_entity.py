@@ -1,4 +1,4 @@
-"""`connection`: the open ones, and the changes that management makes to one.
+"""`connection`: the open connections, and the changes that management makes to one.
 
 Sources: docs/spec/routing.md §1.10; docs/spec/management.md §8.8.
 """
@@ -13,7 +13,7 @@ from router.management.query import PagedRows
 
 def connection_owner(router: Router) -> Owner:
     def change(identity: str, changes: Mapping[str, object], requester: int | None) -> None:
-        """adminStatus "deleted" drops the connection (routing §1.10)."""
+        """Applies changes; adminStatus "deleted" drops the connection (routing §1.10)."""
         connection = router.connections.get(int(identity))
         if "enableProtocolTrace" in changes and connection is not None:
             router.trace.switch(connection, bool(changes["enableProtocolTrace"]))

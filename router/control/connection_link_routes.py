@@ -23,7 +23,7 @@ class ConnectionLinkRoutes:
     def __init__(
         self, link_routes: LinkRoutes, next_identity: Callable[[], int], peer_of: Callable[[int], Peer | None]
     ) -> None:
-        """peer_of  (connection id) → its peer, None where it is gone"""
+        """peer_of  (connection id) → the connection's peer, None if it is gone"""
         self._routes = OwnRoutes(link_routes)
         self._next_identity = next_identity
         self._peer_of = peer_of
@@ -70,7 +70,7 @@ class ConnectionLinkRoutes:
 
 
 def _validated(attributes: Attributes) -> tuple[str, str]:
-    """Pattern and direction. Errors: ManagementError"""
+    """Returns pattern and direction. Errors: ManagementError"""
     pattern, direction = attributes.get("pattern"), attributes.get("direction")
     if pattern is None:
         raise ManagementError(400, "Pattern field is required")

@@ -10,7 +10,10 @@ _TYPE = "org.apache.qpid.dispatch.connection"
 
 
 def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping[str, Any]:
-    """connection  its Open was admitted: before, there is no entity (routing §1.6)."""
+    """Returns the row.
+
+    connection  its Open was admitted: before that there is no entity (routing §1.6).
+    """
     peer = connection.peer
     assert peer is not None
     assert peer.remote is not None

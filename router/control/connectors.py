@@ -26,7 +26,7 @@ from router.management.requests import ManagementError
 
 class Connectors:
     def __init__(self, router: Router, profiles: SslProfiles, emit: Emit, *, is_check: bool = False) -> None:
-        """is_check  make all that a connector needs, and connect to nobody"""
+        """is_check  make everything that a connector needs, but make no connection"""
         self._router = router
         self._profiles = profiles
         self._emit = emit
@@ -37,7 +37,7 @@ class Connectors:
         return Owner(type="connector", rows=Rows(self.rows), create=self.create, delete=self.delete)
 
     def create(self, attributes: Mapping[str, Any]) -> None:
-        """Connect at once (§8.5). Errors: ManagementError; nothing is started then."""
+        """Connects at once (§8.5). Errors: ManagementError; nothing is started then."""
         user = f"connector {attributes['host']}:{attributes['port']}"
         check_port(user, attributes["port"], least=1)
         profile_name = attributes.get("sslProfile")
@@ -65,7 +65,7 @@ class Connectors:
         words = attributes.get("saslMechanisms")
         connector = Connector(
             **terms_of(attributes),
-            # An edge is seen from its network, as other routers are. What it may be asked to do: control.requesters.
+            # An edge is visible in its network, like other routers. Its rights are decided in control.requesters.
             reaches_in_process=bool(attributes["allowManagement"]) or attributes["role"] == "edge",
             allows_management=bool(attributes["allowManagement"]),
             tunnel=tunnel,
@@ -102,13 +102,17 @@ class Connectors:
 
 
 def check_port(user: str, port: str, *, least: int) -> None:
-    """Before anything is made of it. user  how an error calls who wants the port. Errors: ManagementError."""
+    """Checks a port before it is used.
+
+    user    the name of the listener or connector in errors
+    Errors  ManagementError.
+    """
     if (text := port_problem(user, port, least, is_service)) is not None:
         raise ManagementError(400, text, "port")
 
 
 def log_configured(kind: str, terms: ConnectionTerms, family: str | None, profile: str | None, emit: Emit) -> None:
-    """The line in the log for a new listener or connector."""
+    """Logs a new listener or connector."""
     suffix = ", http" if isinstance(terms, Listener) and terms.site is not None else ""
     suffix += f", sslProfile={profile}" if profile else ""
     text = f"Configured {kind}: {terms.place} proto={family or 'any'}, role={terms.role}{suffix}"

@@ -1,4 +1,4 @@
-"""Who may no longer log in is disconnected: the files that are watched, the authenticators that are asked again."""
+"""Disconnects users who may no longer log in: watches the user file and asks authenticators again."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from router.control.router import Router
 def watch_credentials(
     router: Router, authenticators: Authenticators, policy: Mapping[str, object], reloading: Reloading
 ) -> None:
-    """Begin, for `onPolicyChange: enforce`.
+    """Begins the watch, for `onPolicyChange: enforce`.
 
     policy  the attributes of its entity
     Errors  auth.verifiers.files.UserFileError

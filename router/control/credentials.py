@@ -1,7 +1,7 @@
-"""Open connections whose user was taken out of the file of users, or has another password now.
+"""Ends open connections whose user was removed from the user file, or has another password now.
 
-With `onPolicyChange: enforce` the file is watched as policyDir is, and they are ended. A file that cannot be used ends
-nobody; it lets nobody in either. Source: docs/spec/policy-and-auth.md §8.7.
+This happens with `onPolicyChange: enforce`; the file is watched as policyDir is. A file that cannot be used ends no
+connection, and no user can log in with it. Source: docs/spec/policy-and-auth.md §8.7.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from router.io.turns import turn
 
 
 class Credentials:
-    """The file of users as it is now, held against what open connections have shown."""
+    """The present user file, compared with the proofs that open connections have shown."""
 
     def __init__(self, path: str, connections: Mapping[int, Stack], finish: Callable[[], None], emit: Emit) -> None:
-        """finish  lets leave what was sent outside of a pass of the loop. Errors: UserFileError"""
+        """finish  sends messages that were made outside a pass of the loop. Errors: UserFileError"""
         self._path = path
         self._connections = connections
         self._finish = finish
@@ -35,11 +35,14 @@ class Credentials:
         self.watch = FolderWatch(partial(scan_file, path), self.read_again, read_at_ns=read_at_ns)
 
     def is_revoked(self, proof: Proof) -> bool:
-        """Is the proof that a user has shown worth nothing any more?"""
+        """Returns True if the proof that a user has shown is no longer valid."""
         return proof.verifier == DEFAULT and self._users.proof(proof.user) != proof.value
 
     async def read_again(self) -> bool:
-        """Read the changed file, and end the connections of users it has no more. False when it cannot be used."""
+        """Reads the changed file, and ends the connections of removed users.
+
+        Returns False if the file cannot be used.
+        """
         try:
             self._users = await self._aside.run(partial(UserFile.load, self._path))
         except TimeoutError:

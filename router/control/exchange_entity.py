@@ -32,7 +32,7 @@ class ExchangeEntities:
         )
 
     def create(self, attributes: Mapping[str, Any]) -> dict[str, object]:
-        """Errors: ManagementError; there is no exchange then."""
+        """Creates an exchange. Errors: ManagementError; there is no exchange then."""
         at = self._hop("exchange address", attributes["address"], attributes["phase"])
         alternate = None
         if attributes.get("alternateAddress"):
@@ -52,12 +52,12 @@ class ExchangeEntities:
         return {"identity": identity}
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
-        """Its bindings are deleted next."""
+        """Deletes an exchange; its bindings are deleted next."""
         del self._by_name[str(attributes["name"])]
         self._exchanges.pop(str(attributes["identity"])).close()
 
     def bind(self, attributes: Mapping[str, Any]) -> dict[str, object]:
-        """Errors: ManagementError; there is no binding then."""
+        """Creates a binding. Errors: ManagementError; there is no binding then."""
         exchange = self._by_name[str(attributes["exchangeName"])]
         pattern = str(attributes["bindingKey"])
         if not exchange.is_valid(pattern):
@@ -77,7 +77,10 @@ class ExchangeEntities:
         exchange.unbind(binding)
 
     def _hop(self, what: str, text: object, phase: object) -> Hop:
-        """Errors: ManagementError for what clients do not use. No exchange leads into the router itself."""
+        """Returns a hop.
+
+        No exchange leads into the router. Errors: ManagementError for an address that clients do not use.
+        """
         address = self._core.resolve(str(text))
         if isinstance(address, Unclear):
             raise ManagementError(400, f"{what} '{text}': {address.why}")

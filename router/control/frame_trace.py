@@ -1,7 +1,7 @@
-"""Frames in the log: which connections are traced, and the lines.
+"""Frames in the log: chooses the traced connections and writes the lines.
 
-A traced connection costs a call and a line per frame; one that is not costs nothing. SASL is a layer of its own below,
-so that no credentials pass here, and what messages say is left out. Sources: docs/spec/management.md §2.6, §4.4, §8.8.
+A traced connection costs a call and a line for each frame; an untraced one costs nothing. SASL is a layer below, so no
+credentials pass here, and the content of messages is left out. Sources: docs/spec/management.md §2.6, §4.4, §8.8.
 """
 
 import re
@@ -10,15 +10,17 @@ from typing import Final
 
 from router.connection.stack import Stack
 
-# Ends the fields of a frame: `… more=false] (129) "…`. A field that contains the like is cut there, to be safe.
+# Ends the fields of a frame: `… more=false] (129) "…`. A field with similar text is cut there, to be safe.
 _PAYLOAD: Final = re.compile(r"\] \(\d+\)(?= )")
 
-# (text, is it written whatever the levels of PROTOCOL are)
+# (text, is it written whatever the level of PROTOCOL is)
 WriteFrame = Callable[[str, bool], None]
 
 
 class FrameTrace:
-    """Traces all connections, as the level of PROTOCOL says, but for those that management has switched by itself."""
+    """Traces all connections if the level of PROTOCOL says so, except those that management
+    has switched individually.
+    """
 
     def __init__(self, write: WriteFrame) -> None:
         self._write = write
@@ -26,14 +28,14 @@ class FrameTrace:
         self._switched: dict[int, bool] = {}  # connection id -> traced or not, whatever the level
 
     def set_level(self, is_on: bool, connections: Iterable[Stack]) -> None:
-        """Trace is enabled or disabled for PROTOCOL, for connections that exist and those to come."""
+        """Enables or disables the trace level of PROTOCOL, for existing and new connections."""
         if is_on != self._is_on:
             self._is_on = is_on
             for connection in connections:
                 self._apply(connection)
 
     def switch(self, connection: Stack, is_on: bool) -> None:
-        """UPDATE of a connection's enableProtocolTrace."""
+        """Applies an UPDATE of a connection's enableProtocolTrace."""
         self._switched[connection.connection_id] = is_on
         self._apply(connection)
 
@@ -41,12 +43,12 @@ class FrameTrace:
         return self._switched.get(connection_id, self._is_on)
 
     def on_peer(self, connection: Stack) -> None:
-        """The connection is about to speak AMQP."""
+        """Called before the connection speaks AMQP."""
         if self._is_on:
             self._apply(connection)
 
     def forget(self, connection_id: int) -> None:
-        """The connection is gone."""
+        """Forgets a connection that is gone."""
         self._switched.pop(connection_id, None)
 
     def _apply(self, connection: Stack) -> None:
@@ -61,9 +63,9 @@ class FrameTrace:
 
 
 def without_payload(frame: str) -> str:
-    """The frame's text up to the size of its payload.
+    """Returns the frame's text up to the size of its payload.
 
-    A payload may be anybody's business, or a request to management that brings a password: not the log's.
+    A payload may be private, or a management request with a password: it must not be in the log.
     """
     found = _PAYLOAD.search(frame)
     return frame[: found.end()] if found is not None else frame

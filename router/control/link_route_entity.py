@@ -15,9 +15,9 @@ from router.management.query import Rows
 
 
 def container_owners(surroundings: Surroundings, peer_of: Callable[[int], Peer | None]) -> tuple[Owner, ...]:
-    """Of what leads to containers.
+    """Returns the owners of link routes and auto links.
 
-    peer_of  (connection id) → its peer, None where it is gone
+    peer_of  (connection id) → the connection's peer, None if it is gone
     """
     core = surroundings.core
     own = ConnectionLinkRoutes(surroundings.link_routes, core.next_identity, peer_of)

@@ -1,4 +1,4 @@
-"""`listener`: the ports on which the router is called. Sources: docs/spec/management.md §6.5, §8.4."""
+"""`listener`: the ports on which the router accepts connections. Sources: docs/spec/management.md §6.5, §8.4."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
 
-# Whatever can be offered is offered to a peer like this.
+# A channel on which every mechanism can be offered.
 _BEST = Channel(has_certificate=True, is_encrypted=True, binding=lambda _type: b"any")
 
 
@@ -40,7 +40,7 @@ class Listeners:
         *,
         show_listening: Callable[[], None],
     ) -> None:
-        """show_listening  from now on all requests see which listeners listen: one does not"""
+        """show_listening  from now on all requests show which listeners listen, because one does not"""
         self._show_listening = show_listening
         self._router = router
         self._authenticators = authenticators
@@ -59,7 +59,7 @@ class Listeners:
         return ({"name": name, "listening": name in self._router.ports} for name in list(self._names))
 
     def create(self, attributes: Mapping[str, Any]) -> None:
-        """Listen at once; the request succeeds even if the port cannot be bound (§8.4). Errors: ManagementError."""
+        """Listens at once; the request succeeds even if the port cannot be bound (§8.4). Errors: ManagementError."""
         listener = self.made(attributes)
         opening = self._open(listener, attributes)
 
@@ -82,7 +82,7 @@ class Listeners:
         self._plugins.release(attributes["name"])
 
     def made(self, attributes: Mapping[str, Any]) -> Listener:
-        """Ready to be opened. Errors: ManagementError."""
+        """Returns the listener, ready to be opened. Errors: ManagementError."""
         user = f"listener {attributes['host']}:{attributes['port']}"
         check_port(user, attributes["port"], least=0)
         relay = self._plugins.of_listener(attributes, user)
@@ -124,7 +124,7 @@ class Listeners:
             raise ManagementError(500, f"{user}: {error}", "saslMechanisms") from None
         except AuthenticatorError as error:
             raise ManagementError(400, f"{user}: {error}", "authenticators") from None
-        # EXTERNAL and channel binding are of TLS.
+        # EXTERNAL and channel binding need TLS.
         if not authentication.mechanisms(_BEST if attributes.get("sslProfile") else Channel()):
             is_for_want_of_tls = bool(not attributes.get("sslProfile") and authentication.mechanisms(_BEST))
             self._refuse_unserved(attributes, user, is_for_want_of_tls=is_for_want_of_tls)
@@ -142,7 +142,7 @@ class Listeners:
                        "Expected requireSsl: yes, or allowPlainWithoutTls: no")  # fmt: skip
 
     def _refuse_unserved(self, attributes: Mapping[str, Any], user: str, *, is_for_want_of_tls: bool) -> None:
-        """None of the listener's mechanisms can be served. Errors: ManagementError where it names them."""
+        """Handles a listener whose mechanisms cannot be served. Errors: ManagementError if the listener names them."""
         words = attributes.get("saslMechanisms")
         if words and words.strip(" ,\t"):
             why = why_unserved(words, authenticates=attributes["authenticatePeer"])
@@ -156,9 +156,9 @@ class Listeners:
             self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: none given")
 
     def _tls(self, source: ProfileSource, attributes: Mapping[str, Any], user: str, *, demand: bool) -> TlsSettings:
-        """The listener's own sslProfile, and those that clients choose by the host they want.
+        """Returns the listener's own sslProfile, and those that clients choose by the host name that they ask for.
 
-        demand  a certificate of the client
+        demand  demand a certificate from the client
         Errors  ManagementError.
         """
 
@@ -188,12 +188,12 @@ class Listeners:
         return tls_settings(own, by_name, self._emit)
 
     async def open_all(self, listeners: Sequence[tuple[Mapping[str, Any], Listener]]) -> tuple[int, str] | None:
-        """Open the ports of the configuration file, side by side: a host name that nobody knows holds up no other.
+        """Opens the ports of the configuration file in parallel, so that an unknown host name delays no other port.
 
-        Each is required: a router without its port for TLS, say, would look as if it had started well.
+        Each port is required: a router without its TLS port, for example, would look as if it had started well.
 
-        listeners  the attributes of each, and what was made of them
-        Returns    the number of the first that cannot be opened, and why the router cannot go on; None: it can
+        listeners  the attributes of each, and the listener made from them
+        Returns    the number of the first that cannot be opened, and why the router must stop; None: all are open
         """
         opened = await asyncio.gather(
             *(self._open(listener, attributes) for attributes, listener in listeners), return_exceptions=True
@@ -224,7 +224,7 @@ class Listeners:
 
 
 def _demands_certificate(attributes: Mapping[str, Any], source: ProfileSource) -> bool:
-    """Does the TLS handshake demand a certificate of the client? (policy §6.5)"""
+    """Returns True if the TLS handshake demands a certificate from the client (policy §6.5)."""
     if not is_of_web(attributes):
         return demands_certificate(attributes.get("saslMechanisms"))
     return bool(attributes["authenticatePeer"] and (attributes.get("trustedCertsFile") or source.profile.ca_cert_file))

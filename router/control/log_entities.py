@@ -17,7 +17,7 @@ from router.management.requests import ManagementError
 
 def log_owners(logs: Logs, router: Router) -> tuple[Owner, ...]:
     def update(_before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Errors: ManagementError."""
+        """Changes a module's settings. Errors: ManagementError."""
         try:
             logs.configure(after["module"], settings_of(after))
         except (LogSettingError, LogFileError) as error:
@@ -31,5 +31,5 @@ def log_owners(logs: Logs, router: Router) -> tuple[Owner, ...]:
 
 
 def trace_as_logged(logs: Logs, router: Router) -> None:
-    """Frames are traced where trace is enabled for PROTOCOL."""
+    """Traces frames if trace is enabled for PROTOCOL."""
     router.trace.set_level(logs.rules.is_enabled("PROTOCOL", "trace"), list(router.connections.values()))

@@ -1,4 +1,6 @@
-"""Where log lines go: stderr, stdout, files, the system log. Which ones, and how they look, is `management.logrules`.
+"""The destinations of log lines: stderr, stdout, files, the system log.
+
+`management.logrules` selects and formats lines.
 
 Sources: docs/spec/management.md §3, §4.3.
 """
@@ -13,13 +15,13 @@ from router.effects import Log, LogLevel
 from router.io.system_log import SystemLog
 from router.management.logrules import MAX_TEXT_BYTES, LogEntry, LogRing, LogRules, LogSettings
 
-# Functions that only pass an entry on: their caller is its source.
+# Functions that only pass an entry on: the source of the entry is their caller.
 _PASSERS: Final = frozenset({"write", "write_effect", "write_frame", "emit", "log", "log_link", "warn"})
 _ROOT: Final = f"{os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))}/"
 
 
 def _caller() -> tuple[str | None, int | None]:
-    """File and line, from the package on, of the caller that wanted the entry."""
+    """Returns file and line of the code that made the entry; the file relative to the package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name.lstrip("_") in _PASSERS:
         frame = frame.f_back
@@ -29,7 +31,7 @@ def _caller() -> tuple[str | None, int | None]:
 
 
 class LogFileError(Exception):
-    """The text names the file that cannot be opened; `reason` is why."""
+    """A log file cannot be opened. The text names the file; `reason` says why."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"Failed to open log file '{name}'")
@@ -37,17 +39,17 @@ class LogFileError(Exception):
 
 
 class Logs:
-    """The rules in force, the open sinks and the ring that GET-LOG answers from."""
+    """The rules in force, the open destinations and the entries for GET-LOG."""
 
     def __init__(self, system_log: SystemLog | None = None) -> None:
         self.rules = LogRules()
         self.ring = LogRing()
         self._files: dict[str, TextIO] = {}
-        self._failing: set[str] = set()  # sinks whose last entry was lost
+        self._failing: set[str] = set()  # destinations whose last entry was lost
         self._system_log = system_log or SystemLog()
 
     def use(self, rules: LogRules) -> None:
-        """Change the rules; opens what they need first, so that a bad file name changes nothing.
+        """Changes the rules. Opens the files they need first, so that a bad file name changes nothing.
 
         Errors  LogFileError.
         """
@@ -56,7 +58,7 @@ class Logs:
         self.rules = rules
 
     def configure(self, module: str, settings: LogSettings) -> None:
-        """Change one module's settings. Errors: LogFileError."""
+        """Changes one module's settings. Errors: LogFileError."""
         self.use(self.rules.with_module(module, settings))
 
     def _open(self, name: str) -> None:
@@ -68,7 +70,7 @@ class Logs:
             raise LogFileError(name, getattr(error, "strerror", None) or str(error)) from None
 
     def reopen(self) -> None:
-        """Open the files anew by their names: log rotation (SIGHUP). One that fails goes on with what it had."""
+        """Opens the files again by their names, for log rotation (SIGHUP). If that fails, the old file stays in use."""
         self._system_log.close()
         for name, old in list(self._files.items()):
             del self._files[name]
@@ -81,7 +83,7 @@ class Logs:
                 old.close()
 
     def write(self, module: str, level: LogLevel, text: str) -> None:
-        """Write one entry if its module and level are enabled."""
+        """Writes one entry if its module and level are enabled."""
         self._write(module, level, text)
 
     def _write(self, module: str, level: LogLevel, text: str, *, is_forced: bool = False) -> None:
@@ -89,7 +91,7 @@ class Logs:
         if not is_forced and not rules.is_enabled(module, level):
             return
         file, line = _caller()
-        # Attack: what is kept for GET-LOG names a thousand addresses of 64 KB each.
+        # Attack: the entries for GET-LOG name a thousand addresses of 64 KB each.
         text = text[:MAX_TEXT_BYTES]
         entry = LogEntry(module=module, level=level, text=text, time_s=time.time(), file=file, line=line)
         self.ring.append(entry)
@@ -106,11 +108,11 @@ class Logs:
             self._report(sink, error)
 
     def write_frame(self, text: str, is_forced: bool) -> None:
-        """One traced frame. is_forced: of a connection that management traces, whatever the level of PROTOCOL."""
+        """Writes one traced frame. is_forced: management traces the connection, whatever the level of PROTOCOL."""
         self._write("PROTOCOL", "trace", text, is_forced=is_forced)
 
     def write_effect(self, effect: Log) -> None:
-        if self.rules.is_enabled(effect.module, effect.level):  # half of those at a login are not
+        if self.rules.is_enabled(effect.module, effect.level):  # half of the entries of a login are not enabled
             self._write(effect.module, effect.level, effect.text, is_forced=True)
 
     def _stream(self, sink: str) -> TextIO:
@@ -121,7 +123,10 @@ class Logs:
         return self._files[sink]
 
     def _report(self, sink: str, error: Exception) -> None:
-        """A full disk must not stop messages: say it once on stderr, go on, and keep the ring."""
+        """Reports a failing destination once on stderr.
+
+        A full disk must not stop messages; GET-LOG still has the entries.
+        """
         if sink not in self._failing and sink != "stderr":
             self._failing.add(sink)
             print(f"Cannot write log output to '{sink}': {error}", file=sys.stderr, flush=True)

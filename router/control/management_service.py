@@ -1,8 +1,7 @@
 """`$management`: requests arrive as deliveries, replies leave as messages to their reply-to.
 
 One request is answered at a time. A long one, a QUERY of many rows, is done in slices between which messages are
-routed. Sources: docs/spec/management.md §5.1, §7.1, §7.2.
-A page holds up routing by no more than 5 ms.
+routed. A page delays routing by at most 5 ms. Sources: docs/spec/management.md §5.1, §7.1, §7.2.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from router.io.turns import turn
 from router.management.agent import Agent, QueryRows, Request, Requester, Response
 from router.values import int_
 
-# Stops a client that asks faster than it is answered from filling the memory with its questions.
+# Stops a client that asks faster than it is answered from filling the memory with its requests.
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
 _UNREAD: Final = Response(status=500, description="Busy: answers to earlier requests have not been read", body={})
@@ -37,8 +36,8 @@ class RequesterOf(Protocol):
 class _Question:
     """A request that is to be answered.
 
-    requester  as it was when it asked
-    asker      the link that gets its credit back with the answer; None: it has it
+    requester  the requester when it asked
+    asker      the link that gets its credit back with the answer; None: the link has its credit already
     """
 
     message: Message
@@ -49,14 +48,14 @@ class _Question:
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of a reply in the making, encoded."""
+    """Encoded rows of a reply that is not complete."""
 
     source: QueryRows
     content: bytearray = field(default_factory=bytearray)
     count: int = 0
 
     def fill(self) -> bool:
-        """Make rows for one slice of time. True when there are no more."""
+        """Makes rows for one slice of time. Returns True when there are no more rows."""
         has_time = turn()
         for row in self.source.rows:
             if row is not None:
@@ -72,7 +71,7 @@ class _Rows:
 
 
 class ManagementService:
-    """The in-process consumer behind the management addresses."""
+    """The consumer of the management addresses, inside the router."""
 
     def __init__(
         self,
@@ -84,10 +83,10 @@ class ManagementService:
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """requester_of  (connection id, is the request its peer's own?) → its rights now, also when it is gone
-        reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
-        finish       lets leave what was sent outside of a pass of the loop
-        names        of hosts, as far as the current request has needed them
+        """requester_of  (connection id, is the request its peer's own?) → its present rights, even if it is closed
+        reply_address  (link of the request, its reply-to) → the address of the reply; None: it is not permitted
+        finish       sends messages that were made outside a pass of the loop
+        names        host names, as far as the current request has needed them
         """
         self._reply_address = reply_address
         self._core = core
@@ -104,10 +103,11 @@ class ManagementService:
             log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
 
     def on_message(self, payload: bytes, link: InLink) -> bool:
-        """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1).
+        """Takes one request, which has been accepted. Without a reply-to there is no answer (§7.1).
 
-        Returns whether its credit returns with the answer. Clients' does, so that one that does not read its answers
-        has no more than its window of them. Not that of routers: their links carry the messages of many.
+        Returns True if the link's credit comes back with the answer. Clients' credit does, so that a client that does
+        not read its answers gets no more than its window of them. Routers' credit does not, because their links carry
+        the messages of many clients.
         """
         try:
             message = decode_message(payload)
@@ -136,13 +136,13 @@ class ManagementService:
         return asker is not None
 
     def _answer(self, question: _Question) -> _Rows | NameWanted | None:
-        """Perform a request and reply; returns what it still takes, None when it is done.
+        """Performs a request and replies. Returns what it still needs, None when it is complete.
 
         The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
         if question.asker is not None and is_over_budget(question.asker):
-            # Attack: requests for large answers, and none is read. Those that were taken before have no answer to keep.
+            # Attack: a client requests large answers and reads none. Requests that were taken earlier keep no answer.
             self._reply(question, _UNREAD)
             return None
         now = requester
@@ -165,18 +165,18 @@ class ManagementService:
         return None if self._fill(question, rows) else rows
 
     def _fill(self, question: _Question, rows: _Rows) -> bool:
-        """One slice of a reply's rows. True when it has been sent."""
+        """Makes one slice of a reply's rows. Returns True when the reply has been sent."""
         try:
             if not rows.fill():
                 return False
-        except Exception as error:  # the router lives on, and the client learns nothing of its inside
+        except Exception as error:  # the router continues, and the client learns nothing about its inside
             self._reply(question, self._agent.failed(error))
             return True
         self._reply(question, rows.response())
         return True
 
     async def _work_off(self, question: _Question, rest: _Rows | NameWanted | None) -> None:
-        """Do the rest of a request, then what has been asked meanwhile."""
+        """Does the rest of a request, then the requests that have come in between."""
         try:
             while rest is not None or self._waiting:
                 await asyncio.sleep(0)
@@ -189,7 +189,7 @@ class ManagementService:
                         rest = self._answer(question)
                     elif self._fill(question, rest):
                         rest = None
-                except Exception as error:  # our own fault costs this request; those that wait have their turn
+                except Exception as error:  # our own fault ends only this request, not those that wait
                     rest = None
                     log(self._emit, "AGENT", "error", f"A request was not answered: {fault_text(error)}")
                     if question.asker is not None:
@@ -208,7 +208,7 @@ class ManagementService:
 
 
 def _is_direct(link: InLink) -> bool:
-    """Did the peer make up the request itself? An edge has a link to the agent for its own."""
+    """Returns True if the peer itself made the request. An edge has a link to the agent for its own requests."""
     attachment = link.attachment
     return not attachment.is_trunk and (not attachment.is_edge or link.address is not None)
 

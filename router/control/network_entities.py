@@ -1,4 +1,4 @@
-"""`router.node`: the routers of the network, as this one sees them; and the addresses of their management.
+"""`router.node`: the routers of the network as this router sees them, and their management addresses.
 
 Sources: docs/spec/network.md §16.1; docs/spec/management.md §6.5, §7.7.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _ChangeTime:
-    """When the topology changed last, the same number for the same change however the two clocks drift."""
+    """The time of the last topology change: the same number for the same change, even if the two clocks drift."""
 
     def __init__(self, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -23,7 +23,10 @@ class _ChangeTime:
         self._known: tuple[float, int] | None = None
 
     def in_epoch_s(self, changed: float | None) -> int:
-        """changed  monotonic seconds; None: never"""
+        """Returns the time of the change in seconds since 1970 UTC, 0 for never.
+
+        changed  monotonic seconds; None: never
+        """
         if changed is None:
             return 0
         if self._known is None or self._known[0] != changed:
@@ -32,7 +35,9 @@ class _ChangeTime:
 
 
 def node_rows_owner(host: "Host | None", clock: Callable[[], float], wall_clock: Callable[[], float]) -> Owner:
-    """host        None: the router is in no network
+    """Makes the owner of the rows of all routers.
+
+    host        None: the router is in no network
     clock       monotonic seconds
     wall_clock  seconds since 1970 UTC
     """
@@ -58,7 +63,9 @@ def node_rows_owner(host: "Host | None", clock: Callable[[], float], wall_clock:
 
 
 def nodes_of(host: "Host | None") -> Callable[[], list[str]]:
-    """Gives the management address of every router that is known, this one first; none where there is no network."""
+    """Returns a function that lists the management addresses of all known routers, this one first. [] without a
+    network.
+    """
 
     def addresses() -> list[str]:
         if host is None:

@@ -1,4 +1,4 @@
-"""The router's place in a network: standalone; interior, which runs the routing protocol; or at its edge."""
+"""The router's place in a network: standalone, interior (with the routing protocol), or edge."""
 
 import time
 from collections.abc import Mapping
@@ -18,26 +18,29 @@ if TYPE_CHECKING:
 
 
 def network_place(attributes: Mapping[str, Any], addresses: AddressBook) -> Place:
-    """attributes  of the `router` entity, validated"""
+    """Returns the place that the configured mode gives.
+
+    attributes  of the `router` entity, validated
+    """
     mode = attributes["mode"]
     return Place(configured=addresses.configured if mode == "interior" else None, is_edge=mode == "edge")
 
 
 def start_text(attributes: Mapping[str, Any]) -> str:
-    """The line that says which mode the router starts in."""
+    """Returns the log line with the mode in which the router starts."""
     interior = f"Interior mode, area={AREA} id={attributes['id']}"
     modes = {"interior": interior, "edge": "Edge mode", "standalone": "Standalone mode"}
     return f"Router started in {modes[attributes['mode']]}"
 
 
 def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_hooks: bool) -> "Host | None":
-    """Run the edge protocol, and on an interior router the routing protocol; None on all others.
+    """Starts the edge protocol, and on an interior router the routing protocol. None on all other routers.
 
-    Its first message leaves a second from now: an earlier process with the same boot number has sent none.
+    Its first message leaves a second from now: an earlier process with the same boot number has sent no message.
     """
     surroundings = router.surroundings
-    # Operators' scripts count the address of the heartbeat on every router. Links to services are not the core's: what
-    # comes for their addresses by other ways goes nowhere.
+    # Operators' scripts count the address of the heartbeat on every router. The core does not serve links to services:
+    # messages that reach their addresses in other ways are dropped.
     for service in SERVICES if surroundings.edges is not None else (HEARTBEAT_ADDRESS,):
         router.core.subscribe(service, lambda _payload, _link: None, treatment=Treatment())
     for part in (surroundings.edges, surroundings.uplinks):
@@ -46,7 +49,7 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
     network = router.core.network
     if network is None:
         return None
-    # Here, at the start of an interior router: no other one ever needs it.
+    # Imported here, because only interior routers need it.
     from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
 
     settings = settings_of(router.router_id, int(time.time()), attributes)

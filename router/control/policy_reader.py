@@ -1,10 +1,10 @@
-"""A folder of policy files read and compiled by a process of its own, and taken over vhost by vhost.
+"""Reads and compiles a folder of policy files in a separate process, and takes over the result vhost by vhost.
 
-In a thread it would hold up routing for as long as it takes: Python runs one thread at a time, and one that computes
-lets go of its turn only every 5 ms. The process reads, validates and compiles everything, and looks up host names; the
-router takes what has changed, in slices, between which messages are routed. Whatever lies in the folder, the process is
-under limits, and ended when it takes too long or its folder has become another one.
-Sources: docs/policy.md, When the rules change; docs/security.md, Mistakes of those who write policy.
+A thread would delay routing for the whole time: Python runs one thread at a time, and a computing thread gives up its
+turn only every 5 ms. The process reads, validates and compiles everything, and looks up host names. The router takes
+what has changed, in slices between which it routes messages. Whatever is in the folder, the process has limits. It is
+ended when it takes too long, or when the folder has changed again. Sources: docs/policy.md, When the rules change;
+docs/security.md, Mistakes of those who write policy.
 """
 
 import asyncio
@@ -32,44 +32,45 @@ from router.io.turns import turn
 from router.management.config import ConfigError, ConfiguredEntity, load_policy_dir
 
 # Reading takes a second for a thousand vhosts, and name servers have LOOK_UP_LIMIT_S. Stops a disk that does not answer
-# from keeping every later change out.
+# from blocking every later change.
 READING_S: Final = 120.0
-# As long as this a read may go on although its folder has become another one. Each read that is ended gives the next
-# one twice as long, up to READING_S: a file that changes all the time does not keep all others out.
+# Seconds that a read may continue although its folder has changed. Each ended read gives the next read twice the time,
+# up to READING_S: a file that changes all the time does not block all other changes.
 PATIENCE_S: Final = 5.0
-# How long the end of a process that was killed is waited for.
+# Maximum wait for the end of a killed process.
 DYING_S: Final = 1.0
-# What the process may take. Stops a policy that is written to be hard from taking the host's memory and a processor for
-# good, and a fault in the reader from writing files. 26,000 tenants take 220 MiB and 20 s.
+# Limits of the process. Stops a deliberately hard policy from taking the host's memory and a processor, and a fault in
+# the reader from writing files. 26,000 tenants take 220 MiB and 20 s.
 READER_BYTES: Final = 1 << 30
 READER_CPU_S: Final = 60
 _LIMITS: Final = {
     resource.RLIMIT_AS: (READER_BYTES, READER_BYTES),
     resource.RLIMIT_CPU: (READER_CPU_S, READER_CPU_S + 5),  # the first is a signal that says why
-    resource.RLIMIT_NOFILE: (128, 128),  # name servers are asked over 32 sockets at once
+    resource.RLIMIT_NOFILE: (128, 128),  # up to 32 sockets ask name servers at once
     resource.RLIMIT_FSIZE: (0, 0),
     resource.RLIMIT_CORE: (0, 0),
 }
-# The kernel ends this process before all others, the router above all, when memory is short.
+# When memory is short, the kernel ends this process before all others, in particular before the router.
 _OOM_SCORE_FILE, _FIRST_TO_GO = "/proc/self/oom_score_adj", "1000"
-# A pattern is a tree of up to 255 words, and several calls deep for each when it is written.
+# A pattern is a tree of up to 255 words, and writing it takes several nested calls for each word.
 _DEPTH: Final = 10_000
 
-# What the process gets of the router's environment: variables of Python, the linker, the language and the resolver.
-# Attack: to read passwords of the configuration (`env:NAME`) from the environment of a process that does not need them.
+# The part of the router's environment that the process gets: variables of Python, the linker, the language and the
+# resolver. Attack: passwords of the configuration (`env:NAME`) are read from the environment of a process that does not
+# need them.
 _KEPT: Final = re.compile(
     r"(PYTHON|LC_|LD_|PALISADE_|ASAN_|UBSAN_|COVERAGE_).*|PATH|LANG|LANGUAGE|TZ|HOME|TMPDIR|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS"
 )
 
 _KEY_BYTES, _SIZE_BYTES = 32, 8
-_LAST: Final = bytes(_KEY_BYTES)  # the key of the frame that says how it ended
+_LAST: Final = bytes(_KEY_BYTES)  # the key of the last frame, which says how the process ended
 
 
 class ReloadError(Exception):
     """A folder of policy files cannot be used.
 
-    file, line  None where that is not known
-    may_pass    it could not be read, whatever is in it: trying again may help
+    file, line  None if not known
+    may_pass    it could not be read, whatever it contains: another attempt may help
     """
 
     def __init__(self, text: str, *, file: str | None = None, line: int | None = None, may_pass: bool = False) -> None:
@@ -80,13 +81,13 @@ class ReloadError(Exception):
 
 
 class OvertakenError(ReloadError):
-    """A read was ended for a newer one, which is about to begin."""
+    """A read was ended because a newer read is about to begin."""
 
 
 class ReadVhost(NamedTuple):
     """One vhost of a folder, compiled.
 
-    key  equal for what means the same and stands in the same place
+    key  equal for vhosts with the same meaning at the same place
     """
 
     key: bytes
@@ -97,7 +98,10 @@ class ReadVhost(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFolder:
-    """vhosts  in the order of the files"""
+    """The result of reading a folder.
+
+    vhosts  in the order of the files
+    """
 
     vhosts: tuple[ReadVhost, ...]
     logs: tuple[Log, ...]
@@ -114,26 +118,26 @@ class FolderReader:
     """Reads a folder, one process at a time."""
 
     def __init__(self, folder: str, attribute: str) -> None:
-        """attribute  the one of `policy` that names it"""
+        """attribute  the attribute of `policy` that names the folder"""
         self._folder = folder
         self._attribute = attribute
-        self._limit: asyncio.Timeout | None = None  # of the read under way
+        self._limit: asyncio.Timeout | None = None  # of the running read
         self._began = 0.0
         self._patience_s = PATIENCE_S
         self._is_hurried = False
-        self._stuck: asyncio.subprocess.Process | None = None  # killed, and not gone yet
+        self._stuck: asyncio.subprocess.Process | None = None  # killed, and not ended yet
 
     def hurry(self) -> None:
-        """There is something newer to read: end a read under way as soon as it has had its time."""
+        """Ends a running read, after its minimum time, because there is something newer to read."""
         limit = self._limit
         if limit is not None and not limit.expired() and not self._is_hurried and self._patience_s < READING_S:
             self._is_hurried = True
             limit.reschedule(self._began + self._patience_s)
 
     async def read(self, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
-        """Read the folder anew. Not to be called again before it returns.
+        """Reads the folder. Must not be called again before it returns.
 
-        known   what has been read before, by its key: taken as it is where it has not changed
+        known   what has been read before, by its key: used again if it has not changed
         Errors  ReloadError
         """
         if self._stuck is not None and self._stuck.returncode is None:
@@ -141,8 +145,8 @@ class FolderReader:
             raise ReloadError("the process that read it last has not ended: it waits for a disk", may_pass=True)
         kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
         environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1"}
-        # Without -P the folder the router was started in would come first: a user that may write there would run code
-        # here.
+        # Without -P the router's working directory would come first in Python's path. A user who may write there could
+        # run code in this process.
         command = (sys.executable, "-P", "-s", "-m", __name__, self._folder, self._attribute)
         self._began, self._is_hurried = asyncio.get_running_loop().time(), False
         try:
@@ -174,7 +178,7 @@ async def _started(command: Iterable[str], environment: Mapping[str, str]) -> as
 
 
 async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
-    """The folder that the process has read. The process is gone afterwards, or as soon as it can be."""
+    """Returns the folder that the process has read. Afterwards the process is gone, or will go as soon as possible."""
     found: list[ReadVhost] = []
     stream = process.stdout
     assert stream is not None
@@ -200,7 +204,7 @@ async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, Read
     finally:
         with suppress(ProcessLookupError):
             process.kill()
-        # One that waits for a disk cannot be killed before that answers; the loop takes it away then.
+        # A process that waits for a disk cannot be killed before the disk answers; the loop collects it then.
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), DYING_S)
 
@@ -213,11 +217,11 @@ def _concluded(found: list[ReadVhost], content: bytes) -> ReadFolder:
     return ReadFolder(vhosts=tuple(found), logs=logs)
 
 
-# The process
+# The code of the separate process
 
 
 def main(output: BinaryIO = sys.stdout.buffer) -> None:
-    """Write every vhost of the folder in argv as a frame, then how it ended: (log lines, None or text, file, line)."""
+    """Writes every vhost of the folder in argv as a frame, then the end: (log lines, None or (text, file, line))."""
     folder, attribute = sys.argv[1:]
     _limit_this_process()
     sys.setrecursionlimit(_DEPTH)
@@ -235,7 +239,7 @@ def main(output: BinaryIO = sys.stdout.buffer) -> None:
     except MemoryError:
         most, _ = resource.getrlimit(resource.RLIMIT_AS)
         problem = f"it takes more than {most >> 20} MiB of memory to read", None, None
-    except Exception as error:  # a fault of ours: without its text, which may hold what the file does
+    except Exception as error:  # our own fault: without its text, which may contain text of the file
         problem = fault_text(error), None, None
     output.write(_frame(_LAST, (logs, problem)))
     output.flush()

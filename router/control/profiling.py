@@ -1,7 +1,7 @@
-"""PROFILE: what the router's loop spends its time on, for those who may change the management node.
+"""PROFILE: shows where the router's loop spends its time, to users who may change the management node.
 
-It slows everything down while it lasts. So it takes the right to update `management`, is recorded as a change, and ends
-by itself. Source: docs/spec/management.md §7.7.
+It slows everything down while it runs. Therefore it needs the right to update `management`, is recorded as a change,
+and ends by itself. Source: docs/spec/management.md §7.7.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from typing import Final
 from router.effects import Emit, log
 from router.management.requests import ManagementError
 
-# Forgotten, it would slow the router down for ever.
+# A forgotten profile would slow the router down forever.
 MAX_S: Final = 60
-# Of functions, those with the most time in them and what they call.
+# Maximum number of functions in the report, those with the most time including their calls.
 MAX_LINES: Final = 100
 
 
 class Profiling:
-    """The profile of the thread that the loop runs in; there is one at a time."""
+    """The profile of the loop's thread; there is one at a time."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -29,7 +29,7 @@ class Profiling:
         self._end: asyncio.TimerHandle | None = None
 
     def perform(self, properties: Mapping[str, object]) -> object:
-        """The body of the reply: an empty map for `start`, the statistics as text for `stop`.
+        """Returns the body of the reply: an empty map for `start`, the statistics as text for `stop`.
 
         Errors: ManagementError.
         """
@@ -41,7 +41,7 @@ class Profiling:
         raise ManagementError(400, "PROFILE wants the property 'start' or 'stop'")
 
     def _start(self) -> None:
-        """A profile that is under way begins anew."""
+        """Starts a profile; a running profile begins again."""
         self._pause()
         self._profile = cProfile.Profile()
         self._profile.enable()

@@ -1,6 +1,6 @@
-"""Open connections decided again, after the rules or the time have changed what they were granted.
+"""Decides open connections again, after the rules or the time have changed their rights.
 
-In slices between which messages are routed: no message of a link that stays is delayed by more than 50 ms.
+It works in slices between which messages are routed: no message of a link that stays is delayed by more than 50 ms.
 Source: docs/spec/policy-and-auth.md §2.8.
 """
 
@@ -17,11 +17,11 @@ from router.effects import Emit, Occasion, log
 from router.faults import fault_text
 from router.io.turns import TURN_S, take, turn
 
-# Where a turn of the loop takes long, connections are decided for a share of it: else a flood of messages would put off
-# for as long as it lasts that a connection is ended.
+# If a turn of the loop takes long, the pass gets this share of it. Otherwise a flood of messages would delay the end of
+# denied connections for as long as it lasts.
 SLICE_SHARE: Final = 0.2
-# How long a pass waits, in all, for the audit log to write what it has: thousands of closures in a moment would overrun
-# its queue. A disk that does not write must not keep connections open that are denied.
+# Total time that a pass waits for the audit log: thousands of closures in a moment would overrun its queue. A disk that
+# does not write must not keep denied connections open.
 AUDIT_PATIENCE_S: Final = 5.0
 _AUDIT_PAUSE_S: Final = 0.01
 LONGEST_SLICE_S: Final = 0.01
@@ -32,7 +32,7 @@ def everybody(_connection: Admission) -> bool:
 
 
 class Redecision:
-    """The pass over all open connections: one at a time, begun anew when something changes meanwhile."""
+    """The pass over all open connections: one at a time. It begins again when something changes in between."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Redecision:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """connections  by number, the oldest first
-        finish       lets leave what was sent outside of a pass of the loop
+        finish       sends messages that were made outside a pass of the loop
         wall_clock   seconds since 1970 UTC
-        clock        seconds of any beginning
+        clock        seconds since any starting point
         """
         self._gate = gate
         self._clock = clock
@@ -55,13 +55,13 @@ class Redecision:
         self._emit = emit
         self._wall_clock = wall_clock
         self._task: asyncio.Task[None] | None = None
-        self._next = 0  # number of the connection to go on with
-        self.has_much_to_write: Callable[[], bool] = lambda: False  # the audit log
+        self._next = 0  # number of the next connection
+        self.has_much_to_write: Callable[[], bool] = lambda: False  # True while the audit log has much to write
 
     def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
-        """Decide every open connection again by the rules in force, and end what they deny.
+        """Decides every open connection again by the rules in force, and ends what they deny.
 
-        From now on a connection that is concerned gets nothing new by its earlier grants, even before its turn.
+        From now on a concerned connection gets nothing new by its earlier rights, even before its turn.
         """
         self._gate.begin_epoch(occasion, concerns, self._wall_clock())
         if self._task is None:
@@ -89,20 +89,20 @@ class Redecision:
             )
             log(self._emit, "POLICY", "info", text)
             gate.end_epoch()
-        except Exception as error:  # our own fault; what was not decided again is still outdated, and gets nothing new
+        except Exception as error:  # our own fault; outdated connections still get nothing new
             log(self._emit, "ERROR", "error", f"Deciding open connections again: {fault_text(error)}")
         finally:
             self._task = None
 
     def _go_on(self, steps: Iterator[None], slice_s: float) -> bool:
-        """One slice of time. False when there is nothing left to do."""
+        """Works for one slice of time. Returns False when there is nothing left to do."""
         try:
             return take(steps, turn(self._clock, slice_s))
         finally:
             self._finish()
 
     def _steps(self) -> Iterator[None]:
-        # Where the last pass was cut short: rules that change all the time must not spare those at the end.
+        # Begins where the last pass stopped: rules that change all the time must not spare the last connections.
         numbers = list(self._connections)
         first = bisect_left(numbers, self._next)
         for number in (*numbers[first:], *numbers[:first]):
@@ -112,14 +112,14 @@ class Redecision:
                 yield from connection.redecide()
             yield
         self._next = 0
-        # Every connection counts where it now belongs: what is too many goes, the newest first.
+        # Every connection now counts in its new place. If there are too many, the newest are closed.
         for connection in reversed(list(self._connections.values())):
             connection.keep_within_limits()
             yield
 
 
 class Expiry:
-    """Groups come to their validUntil: their connections are decided again, whatever onPolicyChange says."""
+    """Watches the validUntil of groups: then their connections are decided again, whatever onPolicyChange says."""
 
     def __init__(self, gate: Gate, redecision: Redecision, wall_clock: Callable[[], float]) -> None:
         """wall_clock  seconds since 1970 UTC"""
@@ -127,19 +127,23 @@ class Expiry:
         self._redecision = redecision
         self._wall_clock = wall_clock
         self._checked_at = wall_clock()
-        # Of the rules in force and of those before: a connection keeps the settings of an old Open only until then.
+        # Times of the rules in force and of earlier rules: a connection keeps the settings of an old Open only until
+        # such a time.
         self._instants: set[float] = set()
         self._next = float("inf")
         self.learn(gate.ruleset)
 
     def learn(self, ruleset: Ruleset) -> None:
-        """These rules are in force."""
+        """Notes the times of rules that come into force."""
         if ruleset.is_enabled:
             self._instants.update(instant for instant in ruleset.boundaries if instant > self._checked_at)
         self._next = min(self._instants, default=float("inf"))
 
     def on_second(self) -> None:
-        """Looked at once a second and not timed: the clock may be set."""
+        """Begins a redecision at the end of a group.
+
+        Checked once a second, without a timer, because the clock may be set.
+        """
         now, before = self._wall_clock(), self._checked_at
         self._checked_at = now
         if now >= self._next:

@@ -1,7 +1,7 @@
-"""Logins with remote authentication services: whose turn it is, where to, and for how long.
+"""Logins at remote authentication services: their turns, their destinations and their time limits.
 
-They run on the event loop: a login waits for others most of its time, and a thread for each would cost more than its
-bytes do. Source: docs/spec/policy-and-auth.md §9.2, §9.5.
+They run on the event loop: a login waits most of its time, and a thread for each would cost more than its bytes do.
+Source: docs/spec/policy-and-auth.md §9.2, §9.5.
 """
 
 import asyncio
@@ -18,23 +18,24 @@ from router.faults import fault_text
 from router.io.dialing import reach, why_not
 from router.io.workers import turn_of
 
-# Attack: logins that are begun and left lying, each of which holds a socket here and one at the service. Beyond these
-# they wait; so many descriptors are kept for them.
+# Maximum number of running logins; more logins wait. This many descriptors are reserved for them. Attack: clients begin
+# logins and do not continue them. Each one holds a socket here and one at the service.
 MAX_AT_ONCE: Final = 128
-# The same from one host, lest it have all of them.
+# The same maximum for one host, so that no host takes all places.
 MAX_OF_HOST: Final = 32
 
-# A login that is under way has so long before it makes way for another host's. Attack: a few hosts hold all places with
-# logins that they leave lying.
+# Seconds that a running login keeps its place when another host's login waits. Attack: a few hosts hold all places with
+# logins that they do not continue.
 GRACE_S: Final = 2.0
 
-# From the socket to the service's mechanisms. Then the next service is tried.
+# Seconds from the socket to the service's mechanisms. Then the next service is tried.
 REACH_LIMIT_S: Final = 5.0
-# A service that takes what the client says and never answers.
+# Stops a service that takes what the client says and never answers.
 ANSWER_LIMIT_S: Final = 15.0
-# A client that never answers, a service that challenges for ever. Listeners may allow their peers more, or less.
+# Stops a client that never answers, and a service that challenges forever. Listeners may allow their peers more or
+# less.
 LOGIN_LIMIT_S: Final = 60.0
-# A service that could not be reached is tried last for so long; then it has its place again.
+# Seconds for which a service that could not be reached is tried last.
 AVOIDED_S: Final = 10.0
 
 
@@ -50,7 +51,7 @@ class Place:
 
 
 class Service:
-    """The places of one authServicePlugin, the first one that can be reached before the others.
+    """The addresses of one authServicePlugin. Addresses that could not be reached recently come last.
 
     terms  (place) → what the connection to it needs
     """
@@ -68,30 +69,30 @@ class Service:
 
 
 class Relays:
-    """The logins under way, and those that wait for one of them to end. Hosts have turns.
+    """The running logins, and the logins that wait for a place. Hosts take turns.
 
-    most  at once
+    most  maximum number of running logins
     """
 
     def __init__(self, most: int = MAX_AT_ONCE) -> None:
         self.most = most
-        self._running: dict[object, dict[Login, None]] = {}  # by host, oldest first
-        self._waiting: dict[object, dict[Login, None]] = {}  # by host, whose turn is next first
+        self._running: dict[object, dict[Login, None]] = {}  # by host, the oldest first
+        self._waiting: dict[object, dict[Login, None]] = {}  # by host; the host whose turn is next is first
         self._count = 0
         self._look: asyncio.TimerHandle | None = None
 
     @property
     def count(self) -> int:
-        """How many are under way."""
+        """The number of running logins."""
         return self._count
 
     def enter(self, login: "Login") -> None:
-        """Begin the login, at once or when there is room for it."""
+        """Begins the login at once, or when there is room for it."""
         self._waiting.setdefault(login.host, {})[login] = None
         self._run_next()
 
     def leave(self, login: "Login") -> None:
-        """The login is over, or given up. Any number of times."""
+        """Removes a login that is complete or given up. May be called several times."""
         if _take_out(self._running, login):
             self._count -= 1
         else:
@@ -103,7 +104,7 @@ class Relays:
             of_host = self._waiting.pop(host)
             login = next(iter(of_host))
             del of_host[login]
-            if of_host:  # its turn comes again after those of all others
+            if of_host:  # its next turn comes after those of all others
                 self._waiting[host] = of_host
             self._running.setdefault(host, {})[login] = None
             self._count += 1
@@ -112,14 +113,14 @@ class Relays:
             self._look = asyncio.get_running_loop().call_later(GRACE_S, self._make_room)
 
     def _next_host(self) -> object | None:
-        """The host whose turn is next among those that may have one more."""
+        """Returns the host whose turn is next, among those that may have one more running login."""
         return next((host for host in self._waiting if self._number(host) < MAX_OF_HOST), None)
 
     def _number(self, host: object) -> int:
         return len(self._running.get(host, ()))
 
     def _make_room(self) -> None:
-        """Logins that have had their time make way for another host's, those of the host that has most."""
+        """Ends the oldest logins of the host that has most, after their time, so that another host's login may run."""
         self._look = None
         while self._count >= self.most and (host := self._next_host()) is not None:
             longest = max(self._running.values(), key=len)
@@ -155,15 +156,15 @@ class Login:
         self._answer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
-        # Of the service that is being tried, or that has been reached.
+        # About the service that is being tried, or that has been reached.
         self._place: Place | None = None
         self._connection: ServiceConnection | None = None
         self._transport: asyncio.Transport | None = None
-        self._reached: asyncio.Future[str | None] | None = None  # None: its mechanisms have come; else why not
+        self._reached: asyncio.Future[str | None] | None = None  # None: its mechanisms have come; else the reason
 
     @property
     def age_s(self) -> float:
-        """Since it runs."""
+        """Seconds since it began to run."""
         return self._loop.time() - self._began_at
 
     # Relay
@@ -186,7 +187,7 @@ class Login:
         self._relays.leave(self)
 
     def make_way(self) -> None:
-        """Another host's login takes its place."""
+        """Gives up, so that another host's login can take its place."""
         self._give_up("other hosts' logins wait, and this host has the most")
 
     def _give_up(self, why: str) -> None:
@@ -201,18 +202,18 @@ class Login:
             self._answer = None
 
     def _drop(self) -> None:
-        """Close the connection to the service."""
+        """Closes the connection to the service."""
         if self._connection is not None:
             self._connection.stop()
         if self._transport is not None:
-            # At once: no Close, and nothing that the service has to read first.
+            # At once, without a Close: the service has nothing to read first.
             self._transport.abort()
         self._connection = self._transport = None
 
     # Services
 
     def run(self) -> None:
-        """Its turn has come."""
+        """Begins the login when its turn has come."""
         self._began_at = self._loop.time()
         self._task = self._loop.create_task(self._try_all())
 
@@ -236,7 +237,7 @@ class Login:
         self._give_up(why)
 
     async def _try(self, place: Place) -> str | None:
-        """Connect and wait for the mechanisms. Returns why they do not come, None when they have."""
+        """Connects and waits for the mechanisms. Returns None if they have come, else the reason why not."""
         self._reached = self._loop.create_future()
         connection = ServiceConnection(self._service.terms(place), self, self._write)
         await reach(place.host, service_port(place.port), lambda: _Socket(self, connection))
@@ -255,7 +256,7 @@ class Login:
             connection.start()
         except TlsProfileError as error:
             self.failed(f"Cannot initialise SSL: {error}")
-        except Exception as error:  # a host that cannot be a name in a certificate, for example
+        except Exception as error:  # for example a host that cannot be a name in a certificate
             self.failed(f"Cannot initialise SSL: {fault_text(error)}")
 
     # Asker
@@ -287,7 +288,7 @@ class Login:
             self._give_up(why)
 
     def _is_early(self, why: str) -> bool:
-        """Did this come in the place of the mechanisms? Then the next service is tried."""
+        """Returns True if this came instead of the mechanisms. Then the next service is tried."""
         if self._reached is None or self._reached.done():
             return False
         self._reached.set_result(why)
@@ -300,14 +301,14 @@ class Login:
 
 
 class _Socket(asyncio.Protocol):
-    """asyncio's end of a connection to a service."""
+    """The asyncio protocol of a connection to a service."""
 
     def __init__(self, login: Login, connection: ServiceConnection) -> None:
         self._login = login
         self._connection = connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._login.connected(self._connection, cast(asyncio.Transport, transport))  # uvloop's is one, not by class
+        self._login.connected(self._connection, cast(asyncio.Transport, transport))  # uvloop has another base class
 
     def data_received(self, data: bytes) -> None:
         self._connection.receive(data)

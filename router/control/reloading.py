@@ -1,4 +1,4 @@
-"""Files read anew while the router runs: on SIGHUP, and those that are watched."""
+"""Reads files again while the router runs: on SIGHUP, and when watched files change."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,15 +21,18 @@ class Reloading:
         self._hurry: Callable[[], None] = _nothing
 
     def add(self, *steps: Step) -> None:
-        """Append steps of a reload, in order."""
+        """Appends steps of a reload, in order."""
         self._steps += steps
 
     def hurry_by(self, hurry: Callable[[], None]) -> None:
-        """hurry  called when a signal comes while the steps of another are taken: the one under way may be ended"""
+        """Sets how a running reload is hurried.
+
+        hurry  called when a signal comes during a reload, to end its steps early
+        """
         self._hurry = hurry
 
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:
-        """Look for changes from now on. A failure is logged, and the settings in force stay."""
+        """Watches for changes from now on. A failure is logged, and the settings in force stay."""
 
         def failed(error: Exception) -> None:
             log(self._emit, "ERROR", "error", f"Watching {what}: {fault_text(error)}")
@@ -37,7 +40,7 @@ class Reloading:
         self._watching.append(asyncio.get_running_loop().create_task(watch.run(every_s, failed)))
 
     def begin(self) -> None:
-        """SIGHUP: take all steps; what cannot be used changes nothing."""
+        """Runs all steps (SIGHUP). What cannot be used changes nothing."""
         self._wants_reload = True
         if self._reloading is not None:
             self._hurry()
@@ -46,19 +49,19 @@ class Reloading:
 
     async def _reload(self) -> None:
         try:
-            while self._wants_reload:  # a signal that comes while we read means: once more
+            while self._wants_reload:  # a signal came during the reload: once more
                 self._wants_reload = False
                 for step in self._steps:
                     if (rest := step()) is not None:
                         await rest
                 log(self._emit, "SERVER", "notice", "Reload on SIGHUP finished")
-        except Exception as error:  # our own fault: the router goes on with what it has
+        except Exception as error:  # our own fault: the router continues with its present state
             log(self._emit, "ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
         finally:
             self._reloading = None
 
     def on_stop(self, stop: Callable[[], None]) -> None:
-        """Stop this, too, when reading ends."""
+        """Also calls `stop` when the reloading stops."""
         self._stops.append(stop)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Reports repeated events: those of the ban gate and the probes once a minute, floods more often, all at the end."""
+"""Reports repeated events: bans and probes once a minute, floods more often, and everything at the end."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -7,9 +7,10 @@ from typing import Final
 from router.admission.connection_gate import Gate
 
 INTERVAL_S: Final = 60.0
-# What a kill of the process costs are the numbers of this time, as long as the flood's budget has room for them.
+# If the process is killed, at most this many seconds of counts are lost, as long as the flood's budget has room for
+# them.
 FLOODS_INTERVAL_S: Final = 10.0
-# Events in one second: thousands of bans may have something to tell, and the audit log's queue is bounded.
+# Maximum number of events in one second: thousands of bans may have reports, and the audit log's queue is bounded.
 AT_ONCE: Final = 200
 
 
@@ -33,7 +34,7 @@ class Reporting:
             pass
 
     def stop(self) -> None:
-        """Report all that was counted."""
+        """Reports everything that was counted."""
         for _ in chain(self._round(), self._sums(is_end=True)):
             pass
 

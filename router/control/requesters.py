@@ -1,4 +1,4 @@
-"""The standing of a connection that sends management requests: its rights, and where its replies may go."""
+"""The rights of a connection that sends management requests, and the addresses that its replies may go to."""
 
 from typing import Final
 
@@ -19,18 +19,19 @@ OWN_LINK_ROUTES: Final = "router.connection.linkRoute"
 
 class Requesters:
     def __init__(self, router: Router, network_rights: ManagementRights) -> None:
-        """network_rights  of requests that other routers pass on: where vhost policy is enforced, and to an edge by its
-        interior
+        """network_rights  rights of requests that other routers pass on: where vhost policy is enforced, and on edges
+        for requests from the interior
         """
         self._router = router
         self._network_rights = network_rights
 
     def requester(self, connection_id: int, *, is_direct: bool) -> Requester:
-        """A connection's rights of management now.
+        """Returns a connection's present management rights.
 
-        is_direct  as of Requester
+        is_direct  see Requester
 
-        Attack: to ask for what takes long, then for a change, and to be gone before its turn. A gone client may not.
+        Attack: a client sends a request that takes long and then a change, and disconnects before its turn. With policy
+        on, a client that is gone has no rights.
         """
         connection = self._router.connections.get(connection_id)
         ruleset = self._router.gate.ruleset
@@ -49,11 +50,11 @@ class Requesters:
         if isinstance(terms, Connector) and terms.role == "edge":
             is_limited = not terms.allows_management
         if is_limited:
-            # Attack: a router that was taken, or that has another policy or none, asks in the name of anybody.
+            # Attack: a router that was taken over, or that has another policy or none, asks in the name of any user.
             group, rights = rights, self._network_rights
             rule = Rule(item=f"policy, networkManagement: {rights}")
             if is_of_edge:
-                rights = common(rights, group)  # its vhost governs an edge, too
+                rights = common(rights, group)  # the edge's vhost also limits it
                 if is_direct:
                     rights = with_type_of(rights, group, OWN_LINK_ROUTES)
         return Requester(
@@ -66,9 +67,9 @@ class Requesters:
         )
 
     def reply_address(self, link: InLink, reply_to: str) -> Address | None:
-        """A requester may have replies sent to where it receives itself, or may send anyway.
+        """Returns the address of a reply. A requester may only use addresses that it receives from or may send to.
 
-        Otherwise any client that may use $management could make the router write to any address in its own name.
+        Otherwise any client that may use $management could make the router write to any address in the router's name.
         """
         connection = self._router.connections.get(link.attachment.connection_id)
         if connection is None or connection.peer is None:
@@ -92,7 +93,7 @@ class Requesters:
         if router.core.owner_of(address, attachment, is_ingress=True) == "own":
             return True
         if attachment.is_neighbour and router.gate.ruleset.is_enabled:
-            # The requester is a client elsewhere, and may write less than its router.
+            # The requester is a client of another router, and may have fewer rights than that router.
             return reply_address(router.core, link, reply_to, peer.names.resolve) is not None
         live = router.core.table.find(address)
         is_receiver = live is not None and any(out.address is live for out in attachment.out_links)

@@ -1,6 +1,6 @@
-"""Asks verifiers again about the credentials of open connections, and ends those that are worth nothing any more.
+"""Asks verifiers again about the credentials of open connections, and ends connections whose credentials are invalid.
 
-With `onPolicyChange: enforce`, every `revalidateInterval`. Source: docs/spec/policy-and-auth.md §8.7.
+It runs with `onPolicyChange: enforce`, every `revalidateInterval`. Source: docs/spec/policy-and-auth.md §8.7.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from router.effects import Emit, log
 from router.faults import fault_text
 from router.io.turns import turn
 
-# Questions under way at a time, so that logins, which use the same threads, do not wait behind thousands of them.
+# Number of simultaneous questions, so that logins, which use the same threads, do not wait for thousands of questions.
 AT_ONCE: Final = 2
 
-# (question, done) → the verifier that gave the proof is asked, and `done` gets its answer on the loop
+# (question, done) → asks the verifier that gave the proof, and passes its answer to `done` on the loop
 Ask = Callable[[Recheck, Done], None]
 
 
 class Revalidation:
-    """One round at a time; each proof is asked about once a round, however many connections have shown it."""
+    """Runs one round at a time. A round asks about each proof once, however many connections have shown it."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Revalidation:
         *,
         interval_s: float,
     ) -> None:
-        """finish  lets leave what was sent outside of a pass of the loop"""
+        """finish  sends messages that were made outside a pass of the loop"""
         self._ask = ask
         self._connections = connections
         self._finish = finish
@@ -45,7 +45,10 @@ class Revalidation:
         self._round: asyncio.Task[None] | None = None
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Begins a round when it is due.
+
+        now  monotonic seconds
+        """
         if self._next_at is None:
             self._next_at = now + self._interval_s
         if now >= self._next_at and self._round is None:
@@ -82,7 +85,8 @@ class Revalidation:
             answered: asyncio.Future[Answer] = loop.create_future()
             self._ask(question, partial(_set, answered))
             answer = await answered
-            # A verifier that does not answer ends nobody: an outage of the directory is no reason to stop the traffic.
+            # A verifier that does not answer ends no connection: an outage of the directory is no reason to stop the
+            # traffic.
             if isinstance(answer, VerifyResult) and answer.is_compared and not answer.is_valid:
                 await self._end(question)
 
@@ -103,5 +107,5 @@ class Revalidation:
 
 
 def _set(answered: asyncio.Future[Answer], answer: Answer) -> None:
-    if not answered.done():  # the router has stopped meanwhile
+    if not answered.done():  # the router has stopped in the meantime
         answered.set_result(answer)

@@ -1,6 +1,6 @@
-"""Open connections where a revocation list, read anew, names the peer's certificate or that of an authority above it.
+"""Ends open connections when a new revocation list names the peer's certificate or that of an authority above it.
 
-With `onPolicyChange: enforce` they are ended as soon as the list is read. Source: docs/spec/policy-and-auth.md §6.8,
+With `onPolicyChange: enforce` this happens as soon as the list is read. Source: docs/spec/policy-and-auth.md §6.8,
 §8.7.
 """
 
@@ -23,13 +23,13 @@ from router.faults import fault_text
 from router.io.aside import Aside
 from router.io.turns import turn
 
-# Of a directory of authorities. Stops one of links to one large file.
+# Maximum number of files in a directory of authorities. Stops a directory of links to one large file.
 MAX_FILES: Final = 1000
 
 
 class RevokedCertificates:
     def __init__(self, connections: Mapping[int, Stack], finish: Callable[[], None], emit: Emit) -> None:
-        """finish  lets leave what was sent outside of a pass of the loop"""
+        """finish  sends messages that were made outside a pass of the loop"""
         self._connections = connections
         self._finish = finish
         self._emit = emit
@@ -37,7 +37,7 @@ class RevokedCertificates:
         self._rounds: set[asyncio.Task[None]] = set()
 
     def on_adopted(self, files: TlsFiles, name: str) -> None:
-        """A listener or connector uses what was read anew."""
+        """Checks the connections of a listener or connector that now uses new files."""
         if files.profile.crl_file:
             task = asyncio.get_running_loop().create_task(self._end_revoked(files, name))
             self._rounds.add(task)
@@ -50,7 +50,7 @@ class RevokedCertificates:
     async def _end_revoked(self, files: TlsFiles, name: str) -> None:
         try:
             await self._end(files, name)
-        except (RevocationError, OSError) as error:  # TimeoutError: the disk, or a list of millions
+        except (RevocationError, OSError) as error:  # TimeoutError: the disk, or a list with millions of entries
             text = f"Revoked certificates at {name} could not be looked for, open connections stay: {error}"
             log(self._emit, "POLICY", "error", text)
         except Exception as error:
@@ -62,13 +62,13 @@ class RevokedCertificates:
         for connection in self._connections_at(files, name):
             try:
                 chain = peer_chain(connection.tunnel) if connection.tunnel is not None else None
-            except CertificateError:  # OpenSSL can read it and we cannot: nobody can say that it is not revoked
+            except CertificateError:  # OpenSSL can read it and we cannot: it may be revoked
                 connection.end_for_revoked_certificate()
                 continue
             if chain is not None:
                 shown[connection] = chain
             elif connection.stage is Stage.TLS:
-                connection.force_close()  # its handshake is judged by the lists there were when it began
+                connection.force_close()  # its handshake uses the lists that were in force when it began
             if not has_time():
                 await asyncio.sleep(0)
                 has_time = turn()
@@ -99,7 +99,7 @@ class RevokedCertificates:
 
 
 def _revoked(files: TlsFiles, shown: set[Chain]) -> set[Chain]:
-    """In a thread."""
+    """Returns the chains that a list revokes. Runs in a thread."""
     lists: RevocationLists = read_lists(files.profile.crl_file or "")
     authorities = _authorities(files.authorities_file)
     named = lists.revoked(
@@ -109,13 +109,16 @@ def _revoked(files: TlsFiles, shown: set[Chain]) -> set[Chain]:
     return {
         each
         for each in shown
-        # Of a resumed session the authorities are unknown: it ends where one of them may be named, and comes anew.
+        # The authorities of a resumed session are unknown. The session ends if a list may name one of them; then the
+        # peer connects again.
         if not named.isdisjoint(each.shown) or (not each.is_whole and revoking - {each.shown[0].issuer})
     }
 
 
 def _authorities(path: str | None) -> bytes:
-    """PEM of them; b"" for those of the system, of which TLS has verified what the peers have shown."""
+    """Returns the authorities as PEM. b"" for those of the system: TLS has verified with them what the peers have
+    shown.
+    """
     if not path:
         return b""
     places = [str(each) for each in sorted(Path(path).iterdir())] if Path(path).is_dir() else [path]

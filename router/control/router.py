@@ -1,6 +1,6 @@
-"""The router assembled: core, gate, connections and ports on one event loop.
+"""The running router: core, gate, connections and ports on one event loop.
 
-Connections reach sockets, clocks, threads and files, which they may not touch, through here.
+Connections may not use sockets, clocks, threads and files directly; the router does it for them.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ from router.io.shaking import Shaking
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
 
-# How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
-# does not read would otherwise hold it for ever.
+# Time in which a closed connection may write the rest for its peer before the socket is dropped. A peer that does not
+# read would otherwise hold it forever.
 LINGER_S: Final = 5.0
 
-# How long a stopping router waits for its peers to read their Close.
+# Time that a stopping router waits for its peers to read their Close.
 SHUTDOWN_S: Final = 2.0
 
 
@@ -61,7 +61,7 @@ class Router:
         thresholds: Thresholds = NORMAL,
         place: Place = ALONE,
     ) -> None:
-        """place  in a network"""
+        """place  the router's place in a network"""
         self.router_id = router_id
         self.gate = gate
         self.emit = emit
@@ -89,10 +89,10 @@ class Router:
         )
         self.core = self.surroundings.core
         self.connections: dict[int, Stack] = {}
-        self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
+        self._opened: dict[int, Stack] = {}  # connections whose Open was admitted: management shows them
         self.accepting = Accepting(self)
         self.ports: dict[str, Port] = {}
-        self._opening: dict[str, Listener] = {}  # by name; taken out when it is no longer wanted
+        self._opening: dict[str, Listener] = {}  # by name; removed when no longer wanted
         self.connectors: dict[str, Connecting] = {}
         self.started_at_s = int(self.clock())
         self._last_connection_id = 0
@@ -101,20 +101,20 @@ class Router:
         self._watching: Slices | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
-        # Is a proof worth nothing any more? None: nobody asks.
+        # Returns True if a proof is no longer valid. None: proofs are not checked again.
         self.is_revoked: Callable[[Proof], bool] | None = None
-        self.on_second: list[Callable[[float], None]] = []  # further tasks of each second; get the time
+        self.on_second: list[Callable[[float], None]] = []  # more tasks of each second; they receive the time
         self._tick()
 
     # Connections
 
     def next_connection_id(self) -> int:
-        """One counter for accepted and made connections, from 1 (routing §1.3)."""
+        """Counts accepted and outgoing connections together, from 1 (routing §1.3)."""
         self._last_connection_id += 1
         return self._last_connection_id
 
     def connector_gate(self, connection_id: int, remote_name: str) -> ConnectionGate:
-        """The gate of a connection the router makes: restricted only by its connector's policyVhost."""
+        """Returns the gate of an outgoing connection: restricted only by its connector's policyVhost."""
         return ConnectionGate(
             self.gate,
             connection_id=connection_id,
@@ -126,25 +126,25 @@ class Router:
         )
 
     def adopt(self, connection: Stack) -> None:
-        """Watch over a new connection until it is lost."""
+        """Watches a new connection until it is lost."""
         self.connections[connection.connection_id] = connection
         connection.on_peer = self.trace.on_peer
         if isinstance(connection, Connection) and self.is_revoked is not None:
             connection.tenure.is_revoked = self.is_revoked
         self._timers.set(connection, connection.on_timer(self.clock()))
 
-    # Called some thirty times at each login.
+    # Called about thirty times at each login.
     clock = staticmethod(time.monotonic)
     wall_clock = staticmethod(time.time)  # seconds since 1970 UTC
 
     def on_opened(self, connection: Stack) -> None:
-        """From the handshake's deadline to the idle timers."""
+        """Replaces the handshake's deadline by the idle timers."""
         self._opened[connection.connection_id] = connection
         self.accepting.over(connection.connection_id)
         self._timers.set(connection, self.clock())
 
     def lost(self, connection: Stack) -> None:
-        """The socket is closed."""
+        """Called when the socket is closed."""
         self._timers.discard(connection)
         self.connections.pop(connection.connection_id, None)
         self._opened.pop(connection.connection_id, None)
@@ -154,13 +154,13 @@ class Router:
         self.work.finish()
 
     def close_soon(self, transport: asyncio.Transport) -> None:
-        """Close after what is written has left; drop the socket when that takes too long."""
+        """Closes after the pending bytes have left; drops the socket when that takes too long."""
         transport.close()
         if transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def close_connection(self, connection_id: int) -> bool:
-        """Drop a connection as management asks. False when there is none of that number."""
+        """Drops a connection as management asks. Returns False if the number is unknown."""
         connection = self.connections.get(connection_id)
         if connection is None:
             return False
@@ -168,21 +168,21 @@ class Router:
         return True
 
     def pause(self, connection_id: int, seconds: float) -> None:
-        """Read nothing of a connection for so long; but one that carries the messages of others is read on."""
+        """Stops reading a connection for some seconds, except connections that carry other peers' messages."""
         connection = self.connections.get(connection_id)
         if connection is not None and connection.terms.role == "normal":
             connection.paused_until = self.clock() + seconds
             connection.on_pause()
 
     def peer_of(self, connection_id: int) -> Peer | None:
-        """The peer of a connection that is there; None before AMQP begins."""
+        """Returns the peer of a connection; None before AMQP begins."""
         connection = self.connections.get(connection_id)
         return connection.peer if connection is not None else None
 
     # Ports
 
     def open_port(self, listener: Listener, **family: Any) -> Coroutine[Any, Any, Port]:
-        """Listen once this is awaited, unless `close_port` comes first. Errors: OSError."""
+        """Returns a coroutine that listens, unless `close_port` comes first. Errors: OSError."""
         self._opening[listener.name] = listener
         return self._open_port(listener, **family)
 
@@ -206,7 +206,7 @@ class Router:
         return port
 
     def close_port(self, name: str) -> None:
-        """Stop listening, also where that has not yet begun; established connections stay."""
+        """Stops listening, even if it has not begun yet; established connections stay."""
         self._opening.pop(name, None)
         port = self.ports.pop(name, None)
         if port is not None:
@@ -217,7 +217,7 @@ class Router:
     # Connectors
 
     def add_connector(self, connector: Connector) -> None:
-        """Connect, and go on trying until `remove_connector`."""
+        """Connects, and continues to try until `remove_connector`."""
         connecting = self.connectors[connector.name] = Connecting(self, connector, self.emit)
         connecting.start()
 
@@ -229,9 +229,9 @@ class Router:
     # Time
 
     def _tick(self) -> None:
-        """Once a second: the clock that deliveries are timed by, and what is derived from it.
+        """Runs once a second: updates the clock of deliveries and calls the tasks of each second.
 
-        What one part raises stops neither the others nor the clock: groups and bans would never end.
+        An exception of one task stops neither the other tasks nor the clock; otherwise groups and bans would never end.
         """
         self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
         now = self.clock()
@@ -248,7 +248,7 @@ class Router:
         log(self.emit, "ERROR", "error", f"Once a second: {fault_text(error)}")
 
     def _every_second(self) -> Iterator[None]:
-        """Yields wherever messages may be routed before it goes on: thousands of connections may have been busy."""
+        """Yields so that messages may be routed in between: thousands of connections may have been busy."""
         yield from self.work.looking_back()
         yield from self.progress.on_second()
         yield from self.watch.on_second()
@@ -256,7 +256,10 @@ class Router:
     # Views
 
     def connection_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
-        """The connections that are open now, from number `offset` on, but for one that goes before its row is made."""
+        """Returns the rows of the open connections, from number `offset` on.
+
+        Leaves out connections that close before their row.
+        """
         return (
             connection_row(connection, self.work.now_s, is_traced=self.trace.is_on(connection.connection_id))
             for connection in list(islice(self._opened.values(), offset, None))
@@ -277,7 +280,7 @@ class Router:
     # The end
 
     async def stop(self) -> None:
-        """Close every connection with an AMQP Close and every port; bounded in time."""
+        """Closes every connection with an AMQP Close, and every port; limited in time."""
         for name in (*self.ports, *self._opening):
             self.close_port(name)
         self.accepting.stop()

@@ -14,7 +14,7 @@ from router.io.memory import virtual_bytes
 def router_rows(
     router: Router, attributes: Mapping[str, Any], audit: AuditLog | None
 ) -> Callable[[], Iterator[Mapping[str, Any] | None]]:
-    """Returns what gives the one row of the entity; None in between, where others may have their turn.
+    """Returns a function that yields the one row of the entity, and None before it where other work may have its turn.
 
     attributes  of the configured entity
     """

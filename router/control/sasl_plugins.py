@@ -23,7 +23,7 @@ from router.management.config import is_service
 from router.management.owners import Owner
 from router.management.requests import ManagementError
 
-# Of the descriptors that the process may have, the part that logins with services may take.
+# Logins at services may take one part in this many of the process's descriptors.
 _SHARE: Final = 8
 
 
@@ -43,7 +43,7 @@ class SaslPlugins:
     # Entities
 
     def create(self, attributes: Mapping[str, Any]) -> None:
-        """Connects to nobody. Errors: ManagementError."""
+        """Creates a plugin; makes no connection. Errors: ManagementError."""
         name, text = attributes["name"], attributes.get("host") or ""
         is_old = not text.strip()
         if is_old:
@@ -87,7 +87,7 @@ class SaslPlugins:
         log(self._emit, "CONN_MGR", "info", f"Created SASL plugin config with name {name}")
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
-        """Errors: ManagementError."""
+        """Deletes a plugin that no listener uses. Errors: ManagementError."""
         name = attributes["name"]
         users = sorted(listener for listener, plugin in self._users.items() if plugin == name)
         if users:
@@ -97,13 +97,13 @@ class SaslPlugins:
         self._reserve()
 
     def _reserve(self) -> None:
-        """INVARIANT: there is a descriptor for each login with a service, however many peers there are."""
+        """INVARIANT: there is a descriptor for each login at a service, however many peers there are."""
         self._router.accepting.kept_descriptors = self._relays.most if self._plugins else 0
 
     # Listeners
 
     def of_listener(self, attributes: Mapping[str, Any], user: str) -> RelayTerms | None:
-        """For a `listener` with these attributes. None: it names no plugin.
+        """Returns the terms for a `listener` with these attributes; None if it names no plugin.
 
         user    the listener, for the error
         Errors  ManagementError
@@ -135,7 +135,7 @@ class SaslPlugins:
         )
 
     def use(self, listener: str, plugin: str) -> None:
-        """The listener is made; the plugin stays until `release`."""
+        """Notes that a listener uses the plugin, which then stays until `release`."""
         self._users[listener] = plugin
 
     def release(self, listener: str) -> None:

@@ -1,6 +1,6 @@
-"""sslProfiles made ready for listeners and connectors: contexts, certificate users.
+"""Makes sslProfiles ready for listeners and connectors: contexts, and the user names in certificates.
 
-Reads files; everything it cannot read is an error that names the file. Source: docs/spec/policy-and-auth.md §6.
+Reads files; a file that cannot be read is an error that names the file. Source: docs/spec/policy-and-auth.md §6.
 """
 
 import os
@@ -41,7 +41,7 @@ class SecurityError(ValueError):
 
 
 def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
-    """A TlsProfile from an `sslProfile` entity. Its files are not opened yet (§6).
+    """Makes a TlsProfile from an `sslProfile` entity. Its files are not opened yet (§6).
 
     Errors  SecurityError when a password's environment variable is missing.
     """
@@ -81,7 +81,7 @@ def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
 
 
 def configured_password(configured: str | None, *, is_literal_prefix: bool, emit: Emit) -> Secret | None:
-    """The password that a configured text stands for (management §1.6), None for none; logs its warnings.
+    """Returns the password that a configured text means (management §1.6), None for none; logs its warnings.
 
     Errors  SecurityError when its environment variable is missing.
     """
@@ -103,48 +103,48 @@ Seen = frozenset[tuple[str, int, int, int, int]]
 
 
 def entries(path: str) -> Seen:
-    """The state of a file, which may be missing."""
+    """Returns the state of a file, which may be missing."""
     return frozenset(scan_file(path) or ((path, 0, 0, 0, 0),))
 
 
 class ProfileSource:
-    """An sslProfile entity, its password and its display names read; when its certificate and its lists end."""
+    """An sslProfile entity with its password and display names, and the end of its certificate and revocation lists."""
 
     def __init__(self, attributes: Mapping[str, Any], emit: Emit) -> None:
         """Errors: SecurityError."""
         self.attributes = attributes
         self.profile = profile_of(attributes, emit)
         self.paths = _paths(attributes, self.profile)
-        self.seen = self.scan()  # its files, and those its users read beside them, before they were read
+        self.seen = self.scan()  # state of its files, and of the users' other files, before they were read
         self.display_names = load_display_names(self.profile, emit)
-        # Seconds since 1970 UTC; None where there are none, or none that can be read.
+        # Seconds since 1970 UTC; None if there are none, or none that can be read.
         self.certificate_ends_at_s = _end_of_certificate(self.profile)
         self.lists_end_at_s = _end_of_lists(self.profile)
 
     def scan(self) -> Seen:
-        """The state of its files."""
+        """Returns the state of its files."""
         found = {entry for path in self.paths for entry in entries(path)}
         if lists := self.profile.crl_file:
             files = list_files(lists)
             found |= {entry for path in files for entry in entries(path)}
-            found.add((f"{lists}/", 0, hash(tuple(files)), 0, 0))  # one that is gone has no entry of its own
+            found.add((f"{lists}/", 0, hash(tuple(files)), 0, 0))  # a removed file has no entry of its own
         return frozenset(found)
 
     def read_again(self, emit: Emit) -> "ProfileSource":
-        """Errors: SecurityError."""
+        """Reads the files again into a new source. Errors: SecurityError."""
         return ProfileSource(self.attributes, emit)
 
 
 class HostnameCheck(Enum):
-    """How the name of a server's certificate is compared with the host that was connected to."""
+    """The way to compare the name in a server's certificate with the host that was connected to."""
 
     OFF = "off"
-    STRICT = "strict"  # as OpenSSL compares them, and RFC 9525 wants
+    STRICT = "strict"  # as OpenSSL compares them, and as RFC 9525 wants
     COMPATIBLE = "compatible"  # as 1.20 does
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> "HostnameCheck":
-        """The check that a connector or authServicePlugin asks for."""
+        """Returns the check that a connector or authServicePlugin asks for."""
         if not attributes["verifyHostname"]:
             return cls.OFF
         return cls(attributes.get("hostnameMatch", "strict"))
@@ -152,7 +152,7 @@ class HostnameCheck(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What connections begin with, made of a source at one time."""
+    """The context with which connections begin TLS, made from one source at one time."""
 
     source: ProfileSource
     context: ssl.SSLContext
@@ -160,10 +160,10 @@ class Made:
 
 
 def token_reader(configured: str) -> Callable[[], Secret]:
-    """Reads the bearer token that `file:PATH` or `env:VARIABLE` stands for, each time as it is then.
+    """Returns a function that reads the bearer token from `file:PATH` or `env:VARIABLE` at each call.
 
-    Errors  SecurityError for another form, which would have the token in the configuration; of the reader, too, when
-            there is no token.
+    Errors  SecurityError for another form, which would put the token into the configuration. The returned function
+            raises it, too, when there is no token.
     """
     if (text := token_problem(configured)) is not None:
         raise SecurityError(text)
@@ -188,7 +188,7 @@ def token_reader(configured: str) -> Callable[[], Secret]:
 class TlsFiles:
     """The TLS settings that one listener or connector has read from an sslProfile: a context, and display names.
 
-    The context is made when the first connection needs it. Connections keep the one they began with.
+    The context is made when the first connection needs it. Connections keep the context they began with.
     """
 
     def __init__(
@@ -202,8 +202,8 @@ class TlsFiles:
 
     @classmethod
     def of_listener(cls, source: ProfileSource, *, demand: bool, trusted_file: str | None = None) -> "TlsFiles":
-        """demand        a certificate of clients
-        trusted_file  the authorities of clients, in the place of the profile's
+        """demand        demand a certificate from clients
+        trusted_file  the authorities of client certificates, instead of the profile's
         """
 
         def make(profile: TlsProfile) -> ssl.SSLContext:
@@ -232,12 +232,12 @@ class TlsFiles:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Errors: TlsProfileError while the profile's files are unusable."""
+        """The context in use. Errors: TlsProfileError while the profile's files are unusable."""
         return self._in_force().context
 
     @property
     def authorities_file(self) -> str | None:
-        """Of those whose certificates peers may show."""
+        """The file of the authorities whose certificates peers may show."""
         return self.trusted_file or self.profile.ca_cert_file
 
     def _in_force(self) -> Made:
@@ -246,29 +246,33 @@ class TlsFiles:
         return self._made
 
     def server_tunnel(self, choose: Callable[[str | None], Served | None] | None = None) -> TlsTunnel:
-        """For an accepted connection. choose  as of ChoosingTunnel. Errors: as `context`."""
+        """Makes a tunnel for an accepted connection.
+
+        choose  see ChoosingTunnel
+        Errors  see `context`.
+        """
         served = self.served()
         if choose is not None:
             return ChoosingTunnel(served, choose)
         return TlsTunnel(served.context, server_side=True, end_point=served.end_point)
 
     def served(self) -> Served:
-        """As `server_tunnel`, for one that chooses this. Errors: as `context`."""
+        """Returns these settings for a ChoosingTunnel that chooses them. Errors: see `context`."""
         made = self._in_force()
         return Served(profile=self.profile.name, context=made.context, end_point=made.end_point)
 
     @property
     def paths(self) -> list[str]:
-        """The files that the context is made of."""
+        """The files that the context is made from."""
         return [*self.source.paths, *([self.trusted_file] if self.trusted_file else [])]
 
     def prepared(self, source: ProfileSource) -> Made:
-        """Read the files; nothing changes by it. Any thread may call it. Errors: TlsProfileError."""
+        """Reads the files and changes nothing. May be called in any thread. Errors: TlsProfileError."""
         context = self._make(source.profile)
         return Made(source=source, context=context, end_point=own_end_point(source.profile))
 
     def adopt(self, made: Made) -> None:
-        """New connections use this."""
+        """Uses what was made for new connections."""
         self.source, self._made = made.source, made
 
 
@@ -308,7 +312,9 @@ def client_tunnels(files: TlsFiles, check: HostnameCheck) -> Callable[[str], Tls
 
 
 def server_names(files: TlsFiles, emit: Emit) -> Callable[[bytes], str | None]:
-    """Gives the name that a server has by its certificate (DER), as users get theirs; None where it gives none."""
+    """Returns a function that finds the name in a server's certificate (DER), as for users;
+    None if it gives no name.
+    """
 
     def name_of(der: bytes) -> str | None:
         uid_format = files.profile.uid_format
@@ -326,7 +332,7 @@ class DisplayNamesError(ValueError):
 
 
 def parse_display_names(text: str) -> dict[str, str]:
-    """The content of a uidNameMappingFile: user id -> display name. Errors: DisplayNamesError."""
+    """Parses a uidNameMappingFile: user id -> display name. Errors: DisplayNamesError."""
     try:
         names = loads(text)
     except RepeatedKeyError:
@@ -350,7 +356,7 @@ def _repeated_id(text: str) -> str:
 
 
 def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
-    """The profile's uidNameMappingFile, {} without one. Errors: SecurityError naming the file."""
+    """Returns the profile's uidNameMappingFile, {} without one. Errors: SecurityError that names the file."""
     path = profile.uid_name_mapping_file
     if not path:
         return {}
@@ -366,9 +372,9 @@ def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
 
 
 def tls_settings(files: TlsFiles, by_name: Mapping[str, TlsFiles], emit: Emit) -> TlsSettings:
-    """How connections of one listener start TLS.
+    """Returns the TLS settings for connections of one listener.
 
-    by_name  what is shown to clients that want a host of this name, as auth.host_names.chosen; `files` to all others
+    by_name  files by the host name that clients ask for, chosen by auth.host_names.chosen; all others get `files`
     """
     by_profile = {each.profile.name: each for each in by_name.values()}
 

@@ -18,7 +18,7 @@ ADDRESS_FAMILIES: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 class Port:
-    """One listener entity's open sockets."""
+    """The open sockets of one listener entity."""
 
     def __init__(self, listener: Listener, listening: Listening) -> None:
         self.listener = listener
@@ -26,16 +26,16 @@ class Port:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """(ip, port) really listened on."""
+        """(ip, port) of each open socket."""
         return [sock.getsockname()[:2] for sock in self._listening.sockets]
 
     def close(self) -> None:
-        """Stop accepting; established connections stay."""
+        """Stops accepting; established connections stay."""
         self._listening.close()
 
 
 async def listen(accepting: Accepting, listener: Listener, family: socket.AddressFamily = socket.AF_UNSPEC) -> Port:
-    """Open the listener's port. Errors: OSError when it cannot be bound or the service name is unknown."""
+    """Opens the listener's port. Errors: OSError when it cannot be bound or the service name is unknown."""
     hosts = await numeric(listener.host, family) if listener.host else None
     sockets = bound(hosts, service_port(listener.port), family)
     arrived, failed = partial(accepting.arrived, listener), partial(accepting.failed, listener)
@@ -43,9 +43,9 @@ async def listen(accepting: Accepting, listener: Listener, family: socket.Addres
 
 
 def service_port(text: str) -> int:
-    """A port number from digits or a service name. Errors: OSError."""
+    """Returns a port number from digits or a service name. Errors: OSError."""
     if text.isascii() and text.isdigit():
-        # The resolver would take a greater number modulo 65536 and open a port that nobody has asked for.
+        # The resolver would take a greater number modulo 65536 and open a port that was not configured.
         if len(text) > len(str(MAX_PORT)) or int(text) > MAX_PORT:
             raise OSError(f"no port has the number {text[:20]}: the greatest is {MAX_PORT}")
         return int(text)

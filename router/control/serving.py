@@ -1,4 +1,7 @@
-"""One Application in its event loop, from its start to the signal that ends it. Sources: docs/spec/management.md §2."""
+"""Runs one Application in its event loop, from its start to the signal that ends it.
+
+Sources: docs/spec/management.md §2.
+"""
 
 import asyncio
 import gc
@@ -28,10 +31,10 @@ def serve(
     report: Report | None,
     is_auth_service: bool,
 ) -> int:
-    """Start, and serve until stopped. Returns the exit status.
+    """Starts, and serves until stopped. Returns the exit status.
 
     read_at_ns       when reading the configuration began, ns since 1970 UTC
-    is_auth_service  as of Application
+    is_auth_service  see Application
     Errors           StartError
     """
     _refuse_connectors(configuration, is_auth_service=is_auth_service)
@@ -49,7 +52,10 @@ def serve(
 
 
 def check(configuration: Configuration, schema: Schema, logs: Logs, *, version: str, is_auth_service: bool) -> None:
-    """Make all that the start makes, but open no port, write nothing and connect to nobody. Errors: StartError."""
+    """Makes everything that the start makes, but opens no port, writes nothing and makes no connection.
+
+    Errors: StartError.
+    """
     _refuse_connectors(configuration, is_auth_service=is_auth_service)
 
     async def made() -> None:
@@ -67,7 +73,7 @@ def check(configuration: Configuration, schema: Schema, logs: Logs, *, version: 
 
 
 def _refuse_connectors(configuration: Configuration, *, is_auth_service: bool) -> None:
-    """Errors: StartError."""
+    """Refuses connectors in an authentication service. Errors: StartError."""
     if is_auth_service and (outgoing := configuration.of_type("connector")):
         raise StartError(f"Configuration: an authentication service makes no connections{place_in_file(outgoing[0])}")
 
@@ -87,12 +93,14 @@ async def _serve(application: Application, report: Report | None) -> int:
         loop.add_signal_handler(number, on_stop, number)
     loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.open_listeners()
-    # All objects loaded by now stay. A full garbage collection, which holds up every message, need not look at them.
+    # All objects that are loaded now stay. A full garbage collection delays every message, and need not look at these
+    # objects.
     gc.collect()
     gc.freeze()
-    # A full one comes after 75,000 objects more, a tenth of a millisecond for each thousand. Attack: links and
-    # connections without end, to have one several times a second. What ends leaves no cycles of objects, so that next
-    # to nothing waits for it. Those between look at 1,500 objects, which takes one millisecond; by default at 7,000.
+    # A full collection comes after 75,000 more objects, and takes a tenth of a millisecond for each thousand. Attack:
+    # links and connections without end cause one several times a second. What ends leaves no cycles of objects, so that
+    # almost nothing waits for a collection. Smaller collections look at 1,500 objects, which takes one millisecond; by
+    # default at 7,000.
     gc.set_threshold(500, 3, 50)
     gc.enable()
     if report is not None:
@@ -104,7 +112,7 @@ async def _serve(application: Application, report: Report | None) -> int:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     if caught and caught[0] == signal.SIGINT:
-        # The parent is to see that an interrupt ended us (§2.4).
+        # The parent process must see that an interrupt ended this process (§2.4).
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     return 1 if application.failure is not None else 0

@@ -1,7 +1,7 @@
-"""shadowPolicyDir: the candidate policy read from its folder, at start, on SIGHUP and when it changes.
+"""shadowPolicyDir: the candidate policy, read from its folder at start, on SIGHUP and when it changes.
 
-Everything happens aside: a folder that cannot be read, or a name server that does not answer, holds up nothing. As with
-policyDir what cannot be used changes nothing: the last candidate that could be is asked on, and the error is shown.
+Reading runs in the background: a folder that cannot be read, or a name server that does not answer, delays nothing. As
+with policyDir, what cannot be used changes nothing: the last usable candidate is still asked, and the error is shown.
 Source: docs/policy.md, Shadow.
 """
 
@@ -28,7 +28,7 @@ from router.management.query import Rows
 
 SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
 SHADOW_TYPES: Final = ("shadowPolicy", "shadowDisagreement")
-# How often repeated disagreements are reported.
+# Seconds between two reports of repeated disagreements.
 FLUSH_S: Final = 60.0
 _MAX_NAMED: Final = 5
 
@@ -44,8 +44,8 @@ class ShadowFolder:
         connections: Mapping[int, Stack],
         emit: Emit,
     ) -> None:
-        """policy     the attributes of the `policy` entity, which hold for the candidate too, but that it is asked
-        connections  all there are, the oldest first
+        """policy     the attributes of the `policy` entity; the candidate uses them too, and is always enabled
+        connections  all connections, the oldest first
         """
         self._folder = str(policy[SHADOW_DIR])
         self._reader = FolderReader(self._folder, SHADOW_DIR)
@@ -55,7 +55,7 @@ class ShadowFolder:
         self._gate = gate
         self._connections = connections
         self._emit = emit
-        self._error: str | None = None  # why the folder as it is cannot be used
+        self._error: str | None = None  # why the present folder cannot be used
         self._wants_reload = False
         self._loading: asyncio.Task[None] | None = None
         self._tasks = [asyncio.create_task(self._flush_for_ever())]
@@ -66,7 +66,7 @@ class ShadowFolder:
         self.reload()
 
     def reload(self) -> None:
-        """Read the folder anew, without anybody waiting for it, and try what it says from then on."""
+        """Reads the folder again in the background, and asks its candidate from then on."""
         self._wants_reload = True
         self._reader.hurry()
         if self._loading is None:
@@ -74,7 +74,7 @@ class ShadowFolder:
 
     async def _load(self) -> None:
         try:
-            while self._wants_reload:  # asked for while we read: once more
+            while self._wants_reload:  # a reload was asked for during the read: once more
                 self._wants_reload = False
                 await self._watch.take()
                 try:
@@ -83,13 +83,13 @@ class ShadowFolder:
                     self._fail(f"{error}{place_of(error)}", error)
                 else:
                     await self._try(ruleset)
-        except Exception as error:  # a fault of ours, which the routing is not to pay for
+        except Exception as error:  # our own fault, which must not affect routing
             self._fail(fault_text(error))
         finally:
             self._loading = None
 
     async def _read(self) -> Ruleset:
-        """Errors: ReloadError"""
+        """Reads the folder and makes its ruleset. Errors: ReloadError"""
         fresh = await self._reader.read({read.key: read for read in self._known})
         try:
             ruleset = assemble_ruleset(self._policy, ((read.vhost, read.warnings) for read in fresh.vhosts))
@@ -99,7 +99,7 @@ class ShadowFolder:
         return ruleset
 
     async def stop(self) -> None:
-        """The router stops: report the disagreements not reported yet."""
+        """Stops, and reports the disagreements that have not been reported yet."""
         for task in (*self._tasks, *([self._loading] if self._loading is not None else [])):
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -121,7 +121,7 @@ class ShadowFolder:
 
     async def _try(self, ruleset: Ruleset) -> None:
         self._error = None
-        await _in_slices(self._shadow.disagreements.flushing())  # before `use` does what is left of it in one go
+        await _in_slices(self._shadow.disagreements.flushing())  # before `use`, which would do it without pauses
         if not self._shadow.use(ruleset):
             self._log("info", "Candidate policy: no rule has changed")
             return
@@ -140,7 +140,7 @@ class ShadowFolder:
         await _in_slices(self._ask_again(time.time()))
 
     def _ask_again(self, now: float) -> Iterator[None]:
-        """Ask the new candidate about open connections, sessions and links, one thing at each step."""
+        """Asks the new candidate about open connections, sessions and links, one at each step."""
         for connection in list(self._connections.values()):
             with self._shadow.guard("open"):
                 yield from connection.ask_candidate(now)
@@ -172,7 +172,7 @@ class ShadowFolder:
 
     @property
     def owners(self) -> tuple[Owner, ...]:
-        """Of each of SHADOW_TYPES."""
+        """The owners of SHADOW_TYPES."""
         rows = (self._policy_rows, self._disagreement_rows)
         return tuple(Owner(type=name, rows=Rows(make)) for name, make in zip(SHADOW_TYPES, rows, strict=True))
 

@@ -1,7 +1,7 @@
-"""`sslProfile`: the files that TLS needs, which listeners and connectors use them, and that they are read anew.
+"""`sslProfile`: the files of TLS, the listeners and connectors that use them, and reading the files again.
 
-Read anew on SIGHUP, when a file has changed, and on UPDATE; new connections use what was read last. What cannot be
-used changes nothing. Sources: docs/spec/management.md §8.3; docs/spec/policy-and-auth.md §6.7.
+Files are read again on SIGHUP, when a file has changed, and on UPDATE. New connections use the latest files. Files that
+cannot be used change nothing. Sources: docs/spec/management.md §8.3; docs/spec/policy-and-auth.md §6.7.
 """
 
 import os
@@ -23,21 +23,21 @@ from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
 
-# So long before its end one is reminded of a certificate, once a day.
+# Time before the end of a certificate from which the log warns, once a day.
 REMIND_S: Final = 30 * 86400.0
 DAY_S: Final = 86400.0
 
-# (files as they are used now, name of the listener or connector): new connections use others than before
+# (files as they are used now, name of the listener or connector): called when new connections use other files
 Adopted = Callable[[TlsFiles, str], None]
 
 
-# The listeners and connectors that use an sslProfile, by name, each with what it has made of it.
+# The listeners and connectors that use an sslProfile, by name, each with its TLS settings.
 _Uses = list[tuple[str, TlsFiles]]
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One sslProfile read anew, by its source as it was before."""
+    """One sslProfile that is read again, with its source as it was before."""
 
     source: ProfileSource
     uses: _Uses
@@ -48,7 +48,7 @@ class _Reading:
     effects: list[Effect] = field(default_factory=list)
 
     def read(self) -> None:
-        """In a thread: reads the files; what comes of it is kept here."""
+        """Reads the files, in a thread; the result is kept here."""
         try:
             again = self.source.read_again(self.effects.append)
             self.made = [files.prepared(again) for _, files in self.uses]
@@ -75,7 +75,7 @@ class SslProfiles:
         return Owner(type="sslProfile", rows=rows, create=self.create, update=self.update, delete=self.delete)
 
     def create(self, attributes: Mapping[str, Any]) -> None:
-        """Errors: ManagementError."""
+        """Creates a profile. Errors: ManagementError."""
         try:
             source = ProfileSource(attributes, self._emit)
         except SecurityError as error:
@@ -84,9 +84,9 @@ class SslProfiles:
         log(self._emit, "CONN_MGR", "info", f"Created SSL Profile with name {attributes['name']} ")
 
     def update(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Listeners and connectors use it from their next connection on. Errors: ManagementError; nothing has changed.
+        """Changes a profile for the next connections of its users. Errors: ManagementError; then nothing has changed.
 
-        Those that took their copy from a profile of this name that was deleted keep it.
+        Users that took their copy from a deleted profile of the same name keep it.
         """
         name = after["name"]
         source = self._sources[name]
@@ -102,7 +102,7 @@ class SslProfiles:
         log(self._emit, "CONN_MGR", "info", f"Updated SSL Profile with name {name} ")
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
-        """Listeners keep the copy they took (§8.3)."""
+        """Deletes a profile; listeners keep the copy that they took (§8.3)."""
         self._sources.pop(attributes["name"], None)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
@@ -112,17 +112,17 @@ class SslProfiles:
                 yield {"name": name, "daysToExpiry": int(left_s // DAY_S)}
 
     def find(self, name: str, user: str) -> ProfileSource:
-        """The profile that a user, such as `listener 0.0.0.0:5671`, names. Errors: ManagementError."""
+        """Returns the profile that a user, such as `listener 0.0.0.0:5671`, names. Errors: ManagementError."""
         found = self._sources.get(name)
         if found is None:
             raise ManagementError(400, profile_problem(user, name, self._sources) or "", "sslProfile")
         return found
 
     def use(self, name: str, files: Sequence[TlsFiles], user: str, *, is_required: bool = False) -> None:
-        """Reload the files from now on, until `release`; warn now where they cannot be used.
+        """Reloads the files from now on, until `release`; warns now if they cannot be used.
 
-        name         of the listener or connector. Later only the first peer to connect would meet the problem
-        is_required  without TLS nobody gets in. Errors: ManagementError where they cannot be used
+        name         of the listener or connector. Without a warning only the first peer would see the problem
+        is_required  no peer can log in without TLS. Errors: ManagementError if the files cannot be used
         """
         self._in_use[name] = files
         for each in files:
@@ -142,14 +142,14 @@ class SslProfiles:
     def release(self, name: str) -> None:
         self._in_use.pop(name, None)
 
-    # Reading anew
+    # Reading the files again
 
     async def reload(self) -> None:
-        """SIGHUP: read the files of every sslProfile anew, changed or not."""
+        """Reads the files of every sslProfile again on SIGHUP, changed or not."""
         await self._read_anew(is_forced=True)
 
     async def _read_anew(self, *, is_forced: bool) -> bool:
-        """Read what has changed, or all. Returns whether the disk has answered."""
+        """Reads the changed files again, or all. Returns True if the disk has answered."""
         try:
             readings = await self._aside.run(partial(self._readings, is_forced=is_forced))
         except TimeoutError:
@@ -161,7 +161,7 @@ class SslProfiles:
         return True
 
     def _readings(self, *, is_forced: bool) -> list[_Reading]:
-        """In a thread."""
+        """Reads the profiles, in a thread."""
         readings = []
         for source, uses in self._all():
             seen = _scan(source, uses)
@@ -172,7 +172,7 @@ class SslProfiles:
         return readings
 
     def _take(self, reading: _Reading) -> None:
-        """Back on the loop: use what was read, unless the profile is another one meanwhile."""
+        """Uses what was read, on the loop, unless another profile has replaced this one."""
         source, name = reading.source, reading.source.profile.name
         if not any(each is source for each, _ in self._all()):
             return
@@ -216,7 +216,7 @@ class SslProfiles:
         self._emit(Audit(event=event))
 
     def _all(self) -> list[tuple[ProfileSource, _Uses]]:
-        """The sources that can still be used, with who uses each."""
+        """Returns the sources that can still be used, each with its users."""
         found: dict[int, tuple[ProfileSource, _Uses]] = {
             id(source): (source, []) for source in list(self._sources.values())
         }
@@ -227,20 +227,23 @@ class SslProfiles:
         return list(found.values())
 
     def _scan_all(self) -> Scan:
-        """The state of all files. In a thread."""
+        """Returns the state of all files. Runs in a thread."""
         return tuple(sorted({entry for source, uses in self._all() for entry in _scan(source, uses)}))
 
     # The end of certificates
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Warns about certificates once a day.
+
+        now  monotonic seconds
+        """
         if self._remind_at is None or now >= self._remind_at:
             self._remind_at = now + DAY_S
             for source, _ in self._all():
                 self._remind(source)
 
     def _remind(self, source: ProfileSource) -> None:
-        """Say that the certificate, or a revocation list, has ended or will soon."""
+        """Warns that the certificate, or a revocation list, has ended or will end soon."""
         now, name, profile = self._wall_clock(), source.profile.name, source.profile
         end_s = source.certificate_ends_at_s
         if end_s is not None and end_s - now <= REMIND_S:
@@ -254,7 +257,7 @@ class SslProfiles:
 
 
 def _scan(source: ProfileSource, uses: _Uses) -> Seen:
-    """The state of the files that a profile and its users read."""
+    """Returns the state of the files that a profile and its users read."""
     found = source.scan()
     for _, files in uses:
         if files.trusted_file:
@@ -267,8 +270,8 @@ def _late(all_uses: list[tuple[ProfileSource, _Uses]], source: ProfileSource) ->
 
 
 def _faults(source: ProfileSource) -> str:
-    """What is wrong with its files, in brackets."""
-    # Here, since most starts need no reader of keys.
+    """Returns the faults of its files, in brackets."""
+    # Imported here, because most starts need no reader of keys.
     from auth.tls_files import file_faults
 
     found = [*file_faults(source.profile)]

@@ -1,6 +1,6 @@
-"""The vhosts in force: compiled from the configuration, changed by management, read anew from policyDir.
+"""The vhosts in force: compiled from the configuration, changed by management, read again from policyDir.
 
-A change is compiled aside and swapped in whole; one that does not compile changes nothing.
+A change is compiled first and then replaces the rules as a whole. A change that does not compile changes nothing.
 Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1.
 """
 
@@ -25,20 +25,20 @@ from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
 
-# Of the vhosts that a reload changed, as many stand in its record.
+# Maximum number of changed vhosts that the record of a reload names, and of characters of each name.
 MAX_NAMES: Final = 10
 MAX_NAME_CHARACTERS: Final = 60
 
 
 def compile_configured(configuration: Configuration, emit: Emit) -> Ruleset:
-    """The ruleset of a configuration. Errors: PolicyError."""
+    """Returns the ruleset of a configuration. Errors: PolicyError."""
     entities = configuration.of_type("vhost")
     vhosts = [(entity.attributes, entity.source) for entity in entities]
     return compile_ruleset(configuration.policy, vhosts, resolve=_looked_up(entities, emit))
 
 
 def _looked_up(vhosts: Sequence[ConfiguredEntity], emit: Emit) -> Resolve:
-    """The addresses of the names in the rules. May wait for name servers."""
+    """Returns the addresses of the host names in the rules. May wait for name servers."""
     names = names_of(entity.attributes for entity in vhosts)
     if names:
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
@@ -47,7 +47,7 @@ def _looked_up(vhosts: Sequence[ConfiguredEntity], emit: Emit) -> Resolve:
 
 
 def tell_of(ruleset: Ruleset, vhost: Vhost, emit: Emit) -> None:
-    """Log the warnings and notes on a vhost that is put in force, for its author."""
+    """Logs the warnings and notes on a vhost that comes into force, for its author."""
     for text in ruleset.vhost_warnings[vhost.name]:
         log(emit, "POLICY", "warning", text)
     for note in pattern_notes(ruleset, (vhost,)):
@@ -55,13 +55,13 @@ def tell_of(ruleset: Ruleset, vhost: Vhost, emit: Emit) -> None:
 
 
 def place_of(error: "PolicyError | ReloadError") -> str:
-    """` (file:line)`, or nothing where that is not known."""
+    """Returns ` (file:line)` of the error, or "" if it is not known."""
     return f" ({error.file}:{error.line})" if error.file is not None and error.line is not None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """The outcome of a reload of policyDir, in vhosts."""
+    """The outcome of a reload of policyDir, in numbers of vhosts."""
 
     created: int
     updated: int
@@ -74,7 +74,7 @@ def _digest_of(ruleset: Ruleset, name: str) -> bytes | None:
 
 
 class Vhosts:
-    """The owner of the rules in force: the only one that swaps `gate.ruleset`."""
+    """The owner of the rules in force: only this class replaces `gate.ruleset`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Vhosts:
         emit: Emit,
         on_change: Callable[[Ruleset], None],
     ) -> None:
-        """on_change  gets the rules that were in force until now"""
+        """on_change  receives the rules that were in force until now"""
         self.names = KnownNames()
         self._policy = configuration.policy
         self._store = store
@@ -121,7 +121,7 @@ class Vhosts:
         self._on_change(before)
 
     def _refuse(self, what: str, error: PolicyError | ReloadError) -> None:
-        """A change cannot be used: it changes nothing, and nobody can overlook it."""
+        """Reports a change that cannot be used, in the log and in the audit. The change has no effect."""
         self._failures += 1
         text = f"{what} failed, the rules in force stay: {error}{place_of(error)}"
         log(self._emit, "POLICY", "error", text)
@@ -136,7 +136,7 @@ class Vhosts:
         self._emit(Audit(event=event))
 
     def _record_reload(self, before: Ruleset, after: Ruleset) -> None:
-        """Record which rules came and went, and when. The author of the change is not known here."""
+        """Records which rules a reload changed. The author of the change is not known here."""
         names = sorted({*before.vhosts, *after.vhosts})
         others = [name for name in names if _digest_of(before, name) != _digest_of(after, name)]
         shown = ", ".join(f"'{name[:MAX_NAME_CHARACTERS]}'" for name in others[:MAX_NAMES])
@@ -161,7 +161,7 @@ class Vhosts:
         )
 
     def in_force(self) -> dict[str, int]:
-        """The ruleset in force, in the numbers of /metrics."""
+        """Returns the numbers of /metrics about the ruleset in force."""
         age_s = int(time.monotonic() - self._changed_at_s)
         return {"policyGeneration": self._changes + 1, "policyAge": age_s, "policyFailures": self._failures}
 
@@ -170,7 +170,7 @@ class Vhosts:
         yield {**self._policy, **self._gate.ledger.policy_counters(), **changes}
 
     def create(self, attributes: Mapping[str, Any]) -> None:
-        """Errors: ManagementError; nothing has changed then."""
+        """Creates a vhost. Errors: ManagementError; nothing has changed then."""
         self._change(attributes, "Created")
 
     def update(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
@@ -203,19 +203,22 @@ class Vhosts:
         return bool(self._folder)
 
     def watch(self, read_at_ns: int) -> FolderWatch:
-        """read_at_ns  as for FolderWatch"""
+        """Returns a watch of the folder, which reloads it after a change.
+
+        read_at_ns  see FolderWatch
+        """
         return FolderWatch(partial(scan, self._folder, is_policy_file), self.reload, read_at_ns=read_at_ns)
 
     def hurry(self) -> None:
-        """Another reload is wanted: end the one under way if that takes long."""
+        """Ends a read that takes long, because another reload is wanted."""
         self._reader.hurry()
 
     async def reload(self) -> bool:
-        """Read policyDir anew. Its files win over what management made of their vhosts since.
+        """Reads policyDir again. Its files replace changes that management has made to their vhosts.
 
-        Reading and compiling happen in a process, the swap on the loop. A folder that cannot be used changes nothing.
-        A read under way that takes long is ended: it reads what was there before. Returns whether it was read; else
-        trying again may help.
+        A process reads and compiles; the rules are replaced on the loop. A folder that cannot be used changes nothing.
+        A running read that takes long is ended, because it reads an older state. Returns False if another attempt may
+        help.
         """
         self.hurry()
         async with self._reading:
@@ -223,7 +226,7 @@ class Vhosts:
                 done = await self._reloaded()
             except OvertakenError as error:
                 self._refuse("Reload of policyDir", error)
-                return True  # the newer one is waiting
+                return True  # the newer read is waiting
             except ReloadError as error:
                 self._refuse("Reload of policyDir", error)
                 return not error.may_pass
@@ -232,10 +235,10 @@ class Vhosts:
         return True
 
     async def _reloaded(self) -> Reloaded:
-        """Errors: ReloadError; nothing has changed then."""
+        """Reads the folder and puts its vhosts in force. Errors: ReloadError; nothing has changed then."""
         known = {read.key: read for read in self._from_folder.values()}
         fresh = await self._reader.read(known)
-        # From here on nobody comes between: what management has changed meanwhile is in the ruleset in force.
+        # No other task runs from here on: the ruleset in force contains what management has changed during the read.
         in_force = self._gate.ruleset
         mine = {read.vhost.name for read in self._from_folder.values()}
         others = [(vhost, in_force.vhost_warnings[name]) for name, vhost in in_force.vhosts.items() if name not in mine]
@@ -246,7 +249,7 @@ class Vhosts:
         return self._take(fresh, ruleset)
 
     def _take(self, fresh: ReadFolder, ruleset: Ruleset) -> Reloaded:
-        """Put the read vhosts in force; the entities that management shows follow, as far as they are others."""
+        """Puts the read vhosts in force, and updates the entities that management shows if they differ."""
         coming = {str(read.entity.attributes["identity"]): read for read in fresh.vhosts}
         shown = {identity: self._store.find(identity=identity) for identity in {**self._from_folder, **coming}}
         going = {identity for identity in self._from_folder if shown[identity] is not None}

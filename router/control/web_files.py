@@ -1,4 +1,4 @@
-"""The files of an HTTP listener: read in pieces, in a thread that nobody has to wait for."""
+"""The files of an HTTP listener, read in pieces in a thread, so that the loop does not wait for the disk."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,7 +17,10 @@ _SLOW: Final = text_answer(503, "the file could not be read in time", ("retry-af
 
 
 class WebFiles:
-    """root  the httpRootDir"""
+    """Answers requests with files.
+
+    root  the httpRootDir
+    """
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -86,7 +89,7 @@ class _Reading:
             self._is_over = True
             self._files.open_count -= 1
             done(b"")
-            return  # the thread may still read: the file closes itself after it
+            return  # the thread may still read; the file closes itself afterwards
         finally:
             self._is_reading = False
         self._at += len(piece)

@@ -1,4 +1,4 @@
-"""The router, as /healthz and /metrics show it, and the counters of the latter. Source: docs/spec/routing.md §2.1."""
+"""The state of the router for /healthz, and the counters of /metrics. Source: docs/spec/routing.md §2.1."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -7,17 +7,19 @@ from router.control.router import Router
 from router.effects import AuditEvent
 from router.web.exposition import Exposition
 
-# A tick of the core that is so late: it does its work no more.
+# If the core's tick is this late, the core does not work any more.
 MOST_LATE_S: Final = 5.0
-# Attack: /metrics asked for over and over, each time thousands of links are counted. All who ask within this time get
-# the same text.
+# Attack: a client requests /metrics again and again; each time the router counts thousands of links. All requests
+# within this time get the same text.
 FRESH_S: Final = 1.0
 _TICK_S: Final = 1.0  # between two ticks of the router
 
 
 class WebPulse:
-    """rows       of the router entity, None where others may have their turn
-    extra      further numbers, by the names of the exposition
+    """The state of the router for /healthz and /metrics.
+
+    rows       yields the row of the router entity; None where other work may have its turn
+    extra      more numbers, by their names in the metrics
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class WebPulse:
         self._ticked_at = now
 
     def on_event(self, event: AuditEvent) -> None:
-        """Count an audit event: those of floods stand for many."""
+        """Counts an audit event; an event of a flood counts for all its attempts."""
         match event["decision"]:
             case "deny":
                 times = event.get("attempts") or 1
@@ -52,10 +54,10 @@ class WebPulse:
             case "allow":
                 pass
 
-    # The site's
+    # Methods for the site
 
     def is_well(self) -> bool:
-        """Has the core had its turn of late?"""
+        """Returns True if the core's last tick was recent."""
         return self._router.clock() - self._ticked_at < MOST_LATE_S
 
     def with_metrics(self, done: Callable[[bytes], None]) -> None:

@@ -1,4 +1,4 @@
-"""What HTTP listeners serve, made from their attributes. Source: docs/spec/routing.md §2; docs/http.md."""
+"""The sites of HTTP listeners, made from the listeners' attributes. Source: docs/spec/routing.md §2; docs/http.md."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from router.control.web_pulse import WebPulse
     from router.web.site import Site
 
-# Without http they change nothing. Each with the value that it has when nobody has set it.
+# Attributes without effect on listeners without http, each with its default.
 _OF_WEB: Final = {"websockets": True, "healthz": True, "metrics": True, "metricsAuth": "off", "httpOrigins": None}
 
 
-# The console's built files; there are none where it was installed without npm.
+# The console's built files; they are missing if the router was installed without npm.
 CONSOLE: Final = Path(__file__).parent.parent / "web" / "console" / "dist"
 
 
 def is_of_web(attributes: Mapping[str, Any]) -> bool:
-    """Does the listener speak HTTP?"""
+    """Returns True if the listener speaks HTTP."""
     return bool(attributes.get("http") or attributes.get("httpRootDir"))
 
 
 class WebSites:
-    """The sites of all HTTP listeners. Before the first of them nothing of HTTP is loaded, and nothing counted.
+    """The sites of all HTTP listeners. Before the first of them, no HTTP code is loaded and nothing is counted.
 
-    rows, extra      as of WebPulse
-    is_auth_service  peers are routers that ask who their clients are
+    rows, extra      see WebPulse
+    is_auth_service  the peers are routers that ask who their clients are
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class WebSites:
         self.is_auth_service = is_auth_service
 
     def on_event(self, event: AuditEvent) -> None:
-        """Count an audit event."""
+        """Counts an audit event."""
         if self._pulse is not None:
             self._pulse.on_event(event)
 
     def made(self, attributes: Mapping[str, Any], user: str) -> "Site | None":
-        """None: the listener speaks AMQP. Errors: ManagementError.
+        """Returns the site; None if the listener speaks AMQP. Errors: ManagementError.
 
-        user  how an error calls the listener
+        user  the name of the listener in errors
         """
         if not is_of_web(attributes):
             self._warn_of_web(attributes, user)

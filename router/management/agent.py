@@ -1,8 +1,8 @@
-"""The management agent: a request in, a response out.
+"""The management agent: takes a request and returns a response.
 
-No operation, type or attribute of a request is ever looked up but in the schema and in explicit tables, and no request
-raises: an unforeseen one is answered 500 and logged. A request is first understood (a Plan), then held against the
-rights of its requester, in one place, and only then performed. Sources: docs/spec/management.md §5, §7, §8.
+Operations, types and attributes of a request are looked up only in the schema and in explicit tables. No request
+raises: an unexpected one is answered 500 and logged. The agent first understands a request (a Plan), then checks the
+rights of its requester, in one place, and only then performs it. Sources: docs/spec/management.md §5, §7, §8.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -29,29 +29,29 @@ from router.management.views import Views
 __all__ = ["Agent", "QueryRows", "Request", "Requester", "Response"]
 
 DESCRIPTIONS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
-# Older names of operations; not listed by GET-OPERATIONS.
+# Older names of operations; GET-OPERATIONS does not list them.
 OPERATION_ALIASES: Mapping[str, str] = {
     "GET-SCHEMA-JSON": "GET-JSON-SCHEMA",
     "DISCOVER-MGMT-NODES": "GET-MGMT-NODES",
 }
 # An operation's name goes to the log twice before anything is known about it.
 MAX_OPERATION_CHARACTERS = 64
-# Operations on the wire → rights of a group. An operation that is neither here nor for reading changes something,
-# for all the rights know.
+# Operations on the wire → rights of a group. For the rights, an operation that is neither in this table nor for reading
+# is a change.
 RIGHTS: Final[Mapping[str, str]] = {"READ": READ, "QUERY": READ, "CREATE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE}
 READING_PREFIX: Final = "GET-"
-# GET-LOG shows the log: it takes the right to read `log`, whose type has no such operation.
+# GET-LOG shows the log. It needs the right to read `log`, although that type has no such operation.
 LOG_OPERATION, LOG_TYPE = "GET-LOG", "log"
 NO_RIGHTS: Final = "no rights of management"
 NOT_RECORDED: Final = "the change is not made, because the audit log can take no record of it"
 
 
 class Agent:
-    """Answers management requests. It dispatches to the owners in the store, once the request is allowed.
+    """Answers management requests. Calls the owners in the store after the request is allowed.
 
-    is_debug_enabled   whether the debug lines of AGENT are wanted; making them takes time
+    is_debug_enabled   returns True if the debug lines of AGENT are enabled; making them takes time
     host_values        judges values that name files and the like
-    may_record         can the audit log take the record of a change? Where it cannot, nothing is changed
+    may_record         returns True if the audit log can take the record of a change. If not, nothing is changed
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Agent:
         self._journal = Journal(emit)
 
     def handle(self, request: Request) -> Response:
-        """Answer one request. Never raises."""
+        """Answers one request. Never raises."""
         response = self.begin(request)
         if isinstance(response.body, QueryRows):
             try:
@@ -86,12 +86,12 @@ class Agent:
         return response
 
     def failed(self, error: Exception) -> Response:
-        """The answer to a request that our own fault kept from being carried out."""
+        """Returns the answer to a request that our own fault has prevented."""
         self._log("error", f"Unexpected {fault_text(error)}")
         return Response(status=500, description="InternalError: the request could not be carried out", body={})
 
     def begin(self, request: Request) -> Response:
-        """Answer one request; the body may be QueryRows, which may raise anything. Never raises itself."""
+        """Answers one request; never raises. The body may be QueryRows, whose iteration may raise anything."""
         properties = _text_keys(request.properties)
         operation = properties.get("operation")
         word = operation[:MAX_OPERATION_CHARACTERS] if isinstance(operation, str) else ""
@@ -119,7 +119,7 @@ class Agent:
             reason = error.reason if isinstance(error, NotAllowedError) else denial_reason(known.status)
             error_body = plan.error_body if plan is not None else {}
             response = Response(status=known.status, description=known.description, body=error_body)
-        except Exception as error:  # the router lives on, and the client learns nothing of its inside
+        except Exception as error:  # the router continues, and the client learns nothing about its inside
             response = self.failed(error)
         lines: tuple[Log, ...] = ()
         if response.status >= 400:
@@ -140,7 +140,7 @@ class Agent:
     # Understanding
 
     def _understood(self, name: str, word: str, properties: Row, request: Request) -> Plan:
-        """The plan of a request. Does nothing. Errors: ManagementError, ValidationError."""
+        """Returns the plan of a request; does nothing else. Errors: ManagementError, ValidationError."""
         if name == "UPDATE":
             properties = _with_selectors(properties, request.body)
         core_type = self._core_type(name, properties)
@@ -153,7 +153,7 @@ class Agent:
         entity_type = self._views.named_type(properties)
         if entity_type is None:
             if request.requester.rights.is_nothing:
-                raise NotAllowedError(NO_RIGHTS)  # nor does it learn what there is
+                raise NotAllowedError(NO_RIGHTS)  # nor does the requester learn what exists
             entity_type, _ = self._views.target(properties)
         if name == "QUERY" and name in entity_type.operations:
             self._views.target(properties)
@@ -197,7 +197,7 @@ class Agent:
         return plan
 
     def _query_plan(self, base: EntityType | None, properties: Row, request: Request) -> Plan:
-        """A QUERY of several types shows those that may be read."""
+        """Returns the plan of a QUERY. A QUERY of several types shows the types that the requester may read."""
         rights = request.requester.rights
         kinds = list(self.store.extensions.subtypes(base or self.schema.types["entity"]))
         readable = {kind.short_name for kind in kinds if rights.may(READ, kind.short_name)}
@@ -212,9 +212,9 @@ class Agent:
     # Rights
 
     def _allowed(self, plan: Plan, requester: Requester) -> Row | None:
-        """The one place where a request is held against the rights of its requester.
+        """Checks a request against the rights of its requester. This is the only place that does so.
 
-        Returns the entity as it is, where the request would change one. Errors: NotAllowedError, ManagementError.
+        Returns the present entity if the request would change one. Errors: NotAllowedError, ManagementError.
         """
         rights, facts = requester.rights, plan.facts
         if rights.is_nothing:
@@ -242,7 +242,7 @@ class Agent:
         if found is None or not found.is_core:
             return None
         if kind_of(found).is_in_both_views and operation in ("READ", "UPDATE"):
-            # In the agent's view the entity has a name of its own.
+            # In the agent's view the entity has its own name.
             selector = properties.get("identity", properties.get("name"))
             if isinstance(selector, str) and any(self._views.matches("identity", selector)):
                 return None
@@ -266,7 +266,7 @@ class Agent:
                 return self._change(operation, entity, request.body, plan)
         elif (perform := self.store.owner(entity_type).operations.get(operation)) is not None and (
             plan.is_change or operation.startswith(READING_PREFIX)
-        ):  # any other took no right but to read, and would leave no record
+        ):  # other operations needed only the right to read, and would leave no record
             return 200, perform(properties)
         raise ManagementError(501, f"Operation '{word}' not implemented on {entity_type.long_name}")
 
@@ -279,7 +279,7 @@ class Agent:
         return 200, _set_attributes(self._views.agent_row(self.store.update(entity, plan.given)))
 
     def _given(self, properties: Row, body: object) -> dict[str, object]:
-        """The attributes that a CREATE sets, from the properties and the body; with its type."""
+        """Returns the attributes that a CREATE sets, from the properties and the body, with the type."""
         if body is not None and not isinstance(body, Mapping):
             raise ManagementError(400, "Body of request must be a map")
         given = _text_keys(body)
@@ -294,13 +294,13 @@ class Agent:
                 raise ManagementError(400, f"Conflicting values for '{name}'")
             given[name] = outside
         if given.get("type") is None:
-            # A name that no type has may be that of a secret, misspelt.
+            # An attribute that no type has may be the misspelt name of a secret.
             hidden = hide_secrets(given, given.keys() - self.schema.attribute_names(None))
             raise ManagementError(400, f"No 'type' attribute in {shown(hidden, MAX_QUOTED_CHARACTERS)}")
         return given
 
     def _create(self, entity_type: EntityType, given: dict[str, object], requester: Requester) -> object:
-        if entity_type.is_core:  # only its body named the type
+        if entity_type.is_core:  # only the body named the type
             return self._core.perform("CREATE", entity_type, given, given, requester=requester)[1]
         if "CREATE" not in entity_type.operations:
             raise ManagementError(
@@ -321,7 +321,7 @@ class Agent:
     # QUERY
 
     def _query_base(self, operation: str, properties: Row) -> tuple[EntityType | None] | None:
-        """For a QUERY that names a type and no entity, that type; it need not be called entityType."""
+        """Returns the type of a QUERY that names a type but no entity, in a tuple. The property may be `type`, too."""
         if operation != "QUERY" or any(properties.get(key) is not None for key in ("name", "identity", "entityType")):
             return None
         if properties.get("type") is None:
@@ -346,14 +346,14 @@ class Agent:
 
 
 def _text_keys(value: object) -> dict[str, object]:
-    """The part of a map that has text for keys; empty for anything else."""
+    """Returns the entries of a map whose keys are text; {} for anything else."""
     if not isinstance(value, Mapping):
         return {}
     return {str(key): each for key, each in value.items() if isinstance(key, str)}
 
 
 def _with_selectors(properties: Row, body: object) -> Row:
-    """The properties of an UPDATE. Where they do not say which entity it is about, its body does (§7.5)."""
+    """Returns the properties of an UPDATE. If they do not select an entity, the body does (§7.5)."""
     if any(properties.get(key) is not None for key in ("name", "identity")):
         return properties
     inside = _text_keys(body)
@@ -361,7 +361,10 @@ def _with_selectors(properties: Row, body: object) -> Row:
 
 
 def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object]) -> ManagementFacts:
-    """The facts that rights decide an operation on. One that the type does not know is answered so to its readers."""
+    """Returns the facts for the decision about an operation.
+
+    An operation that the type does not know counts as reading.
+    """
     kind = LOG_TYPE if operation == LOG_OPERATION else entity_type.short_name
     wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
     is_known = operation in RIGHTS or entity_type.has_operation(operation)
@@ -372,9 +375,9 @@ def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object])
 
 
 def _without_unreadable(plan: Plan, requester: Requester, response: Response) -> Response:
-    """The answer to an UPDATE is the whole entity: of an unreadable one, the set values and its names.
+    """Limits the answer to an UPDATE if the requester may not read the entity: only its names and the set values stay.
 
-    Attack: an UPDATE that changes nothing, to read what the rights do not show.
+    Attack: an UPDATE that changes nothing, in order to read what the rights do not show.
     """
     kind, body = plan.entity_type, response.body
     if kind is None or not isinstance(body, Mapping) or requester.rights.may(READ, kind.short_name):

@@ -15,16 +15,16 @@ from router.values import int_
 MANAGEMENT_TYPE = "org.amqp.management"
 LOCAL_ADDRESS = "$management"
 
-# One reply should fit a few frames; 500 is what the tools of the router we replace ask for.
+# One reply should fit into a few frames. The tools of the router that we replace also ask for 500 rows.
 PAGE_ROWS = 500
-# Stop a router that answers every page in full, for ever, or with rows that fill the memory.
+# Limits. They stop a router that answers every page with a full one, forever, or with rows that fill the memory.
 MAX_QUERY_ROWS = 1_000_000
 MAX_QUERY_VALUES = 20_000_000
 MAX_QUERY_BYTES = 512 * 1024 * 1024
 
 
 class ManagementError(Exception):
-    """The router answered with a status that is no success. The text is its statusDescription."""
+    """The router answered with a status that is not success. The text is the statusDescription."""
 
     status = 0
 
@@ -34,7 +34,7 @@ class ManagementError(Exception):
 
     @staticmethod
     def create(status: int, description: str) -> "ManagementError":
-        """The error for a status: of its own class where it has one."""
+        """Returns the error for a status, of the status's own class if there is one."""
         made = STATUS_ERRORS.get(status, ManagementError)(description)
         made.status = status
         return made
@@ -102,7 +102,10 @@ class LinkDetached(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """value_count, size_bytes  of the message, where the transport counts them"""
+    """One reply.
+
+    value_count, size_bytes  of the message, if the transport counts them
+    """
 
     application_properties: Mapping[str, Any]
     body: Any
@@ -111,17 +114,17 @@ class Reply:
 
 
 class Transport(Protocol):
-    """Carries one request at a time. router.tools.transport has the one over a socket."""
+    """Carries one request at a time. router.tools.transport has the implementation over a socket."""
 
     def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:
-        """Errors: ConnectionException, Timeout, LinkDetached."""
+        """Sends a request and returns the reply. Errors: ConnectionException, Timeout, LinkDetached."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryResult:
-    """Rows hold their values in the order of attribute_names."""
+    """Rows have their values in the order of attribute_names."""
 
     attribute_names: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -132,7 +135,7 @@ class QueryResult:
 
 
 class ManagementClient:
-    """Speaks to one management address; `at` gives clients of others over the same connection.
+    """Sends requests to one management address; `at` makes clients of other addresses on the same connection.
 
     All methods raise ManagementError (its subclass for the status), ConnectionException, Timeout and LinkDetached, and
     ValueError when the router's answer makes no sense.
@@ -163,10 +166,10 @@ class ManagementClient:
         offset: int = 0,
         count: int = 0,
     ) -> QueryResult:
-        """Entities of `type` (and its subtypes), or of all types the router lists.
+        """Returns entities of `type` (and its subtypes), or of all types that the router lists.
 
         attribute_names  empty means all
-        count            at most so many rows; 0 means all. Fetched in pages of 500.
+        count            maximum number of rows; 0 means all. Fetched in pages of 500.
         """
         names: tuple[str, ...] = ()
         rows: list[tuple[Any, ...]] = []
@@ -193,7 +196,7 @@ class ManagementClient:
     def create(
         self, attributes: Mapping[str, Any], *, type: str | None = None, name: str | None = None
     ) -> dict[str, Any]:
-        """`type` and `name` may be among the attributes instead. Returns the new entity."""
+        """Creates an entity and returns it. `type` and `name` may be among the attributes instead."""
         type = type or attributes.get("type")
         name = name or attributes.get("name")
         return _entity(self.call("CREATE", type=type, name=name, body=dict(attributes), expect=201))
@@ -209,18 +212,23 @@ class ManagementClient:
         name: str | None = None,
         identity: str | None = None,
     ) -> dict[str, Any]:
-        """Returns the entity after the change."""
+        """Changes an entity. Returns the entity after the change."""
         return _entity(self.call("UPDATE", type=type, name=name, identity=identity, body=dict(attributes)))
 
     def delete(self, *, type: str | None = None, name: str | None = None, identity: str | None = None) -> None:
         self.call("DELETE", type=type, name=name, identity=identity, expect=204)
 
     def node(self, operation: str, *, body: Any = None, **properties: Any) -> Any:
-        """An operation of the management node itself, such as GET-TYPES. Properties that are None are left out."""
+        """Calls an operation of the management node itself, such as GET-TYPES.
+
+        Properties that are None are left out.
+        """
         return self.call(operation, type=MANAGEMENT_TYPE, name="self", properties=properties, body=body)
 
     def management_nodes(self) -> list[str]:
-        """Management addresses of all routers the queried one knows, itself included; [] when it stands alone."""
+        """Returns the management addresses of all routers that the queried router knows, itself included. [] if it is
+        alone.
+        """
         found = self.node("GET-MGMT-NODES")
         if not isinstance(found, list):
             raise ValueError("the router's answer to GET-MGMT-NODES is no list")
@@ -237,13 +245,13 @@ class ManagementClient:
         body: Any = None,
         expect: int = 200,
     ) -> Any:
-        """Any operation; returns the body of the reply. Of name and identity the identity wins."""
+        """Calls any operation; returns the body of the reply. If name and identity are given, the identity counts."""
         selectors = {"type": type, "name": None if identity else name, "identity": identity}
         given = {**(properties or {}), **selectors, "operation": operation}
         return self.exchange(given, body, expect=expect).body
 
     def exchange(self, application_properties: Mapping[str, Any], body: Any = None, *, expect: int = 200) -> Reply:
-        """A request as it is, but for properties that are None; the whole reply."""
+        """Sends a request, without properties that are None; returns the whole reply."""
         request = {key: value for key, value in application_properties.items() if value is not None}
         reply = self._transport.request(self.address, request, {} if body is None else body)
         status = reply.application_properties.get("statusCode")

@@ -1,7 +1,7 @@
-"""Load a configuration: read, parse, validate, check across entities, order. Nothing is applied here.
+"""Loads a configuration: reads, parses, validates, checks across entities, and orders. Applies nothing.
 
-Reads files through two functions that tests replace; everything else is pure but for the random router id.
-Source: docs/spec/management.md §1.3, §1.4.
+Reads files through two functions that tests replace; everything else is pure, except the random router id. Source:
+docs/spec/management.md §1.3, §1.4.
 """
 
 import errno
@@ -44,8 +44,8 @@ class Configuration:
 
     entities    in the order of §1.3; always one router, one policy and one log entity per module
     early_logs  to be logged before the file's own log settings take effect
-    late_logs   to be logged after
-    passed_over  what of the file is left out with a warning, as 1.20 does: what and where
+    late_logs   to be logged after that
+    passed_over  text and place of each part that is ignored with a warning, as 1.20 does
     """
 
     path: str
@@ -67,24 +67,24 @@ class Configuration:
 
 
 def read_file(path: str) -> str:
-    """The text of a policy file. Errors: OSError, UnicodeDecodeError."""
+    """Returns the text of a policy file. Errors: OSError, UnicodeDecodeError."""
     return _text_of(read_regular(path, MAX_POLICY_BYTES))
 
 
 def read_main_file(path: str) -> str:
-    """The text of the configuration that the command line names, which may be a pipe. Errors: as read_file."""
+    """Returns the text of the configuration that the command line names; it may be a pipe. Errors: see read_file."""
     return _text_of(read_regular(path, MAX_POLICY_BYTES, may_be_pipe=True))
 
 
 def _text_of(content: bytes) -> str:
-    # Some editors begin a file with a byte order mark, which means nothing.
+    # Some editors begin a file with a byte order mark, which has no meaning.
     text = content.decode("utf-8-sig")
-    # Lines as Python's text files have them: the errors and findings count them.
+    # Line breaks as in Python's text files: errors and findings count lines in this way.
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _list_dir(folder: str) -> Sequence[str]:
-    """The names of the policy files of a folder. Errors: OSError."""
+    """Returns the names of the policy files in a folder. Errors: OSError."""
     return folder_names(folder, is_policy_file)
 
 
@@ -96,12 +96,12 @@ def load_config(
     list_dir: Callable[[str], Sequence[str]] = _list_dir,
     refuse: Refuse = _refuse_nothing,
 ) -> Configuration:
-    """The configuration in the file `path`, with the vhosts of its policyDir.
+    """Returns the configuration in the file `path`, with the vhosts of its policyDir.
 
-    read_text  reads the file and those of policyDir; None: as the daemon does
-    refuse     says why an entity that the schema admits is refused all the same
+    read_text  reads the file and those of policyDir; None: reads as the daemon does
+    refuse     says why an entity that the schema admits is still refused
 
-    Errors  ConfigError, about the first place in the file that is wrong; str() of it is what start-up prints.
+    Errors  ConfigError about the first faulty place in the file; its str() is what the start prints.
     """
     try:
         text = (read_text or read_main_file)(path)
@@ -129,9 +129,9 @@ def load_policy_dir(
     read_text: Callable[[str], str] = read_file,
     list_dir: Callable[[str], Sequence[str]] = _list_dir,
 ) -> Configuration:
-    """The vhosts of a policyDir, and nothing else, for a reload.
+    """Returns only the vhosts of a policyDir, for a reload.
 
-    attribute  the one of `policy` that names the folder
+    attribute  the attribute of `policy` that names the folder
     Errors  ConfigError; `reason`, `file` and `line` say what is wrong and where.
     """
     loading = _Loading(folder, schema)
@@ -140,7 +140,7 @@ def load_policy_dir(
 
 
 class _Loading:
-    """One configuration on its way from its files: a Validation of what they say, and the errors that end it."""
+    """A configuration while it is loaded: a Validation of its files, and the errors that end it."""
 
     def __init__(self, path: str, schema: Schema, refuse: Refuse = _refuse_nothing) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class _Loading:
         return tuple(Log(module=each.module, level="warning", text=each.text) for each in self.validation.warned)
 
     def refuse_first(self) -> None:
-        """Raise the fault that stands first in the file, if there is one: later ones may follow from it."""
+        """Raises the first fault in the file, if there is one; later faults may be its consequences."""
         if not self.validation.faults:
             return
         first, *others = sorted(self.validation.faults, key=lambda fault: fault.line or sys.maxsize)
@@ -208,10 +208,10 @@ class _Loading:
 
 
 def is_service(name: str) -> bool:
-    """Has this host a service of that name?"""
+    """Returns True if this host knows a service of that name."""
     try:
         socket.getservbyname(name, "tcp")
-    except (OSError, ValueError):  # the latter for a name that no file can hold
+    except (OSError, ValueError):  # ValueError: a name that no file can contain
         return name in WELL_KNOWN_SERVICES
     return True
 

@@ -1,4 +1,4 @@
-"""CREATE, READ, UPDATE, DELETE and QUERY of the types whose entities live in the routing core.
+"""CREATE, READ, UPDATE, DELETE and QUERY of the types whose entities are in the routing core.
 
 Source: docs/spec/management.md §7.3, §7.4, §8.1, §8.6 to §8.9.
 """
@@ -31,7 +31,7 @@ class CoreOperations:
         *,
         requester: Requester,
     ) -> tuple[int, object]:
-        """Status and body of the reply. Errors: ManagementError, ValidationError."""
+        """Returns status and body of the reply. Errors: ManagementError, ValidationError."""
         kind = kind_of(entity_type)
         if operation in kind.forbidden:
             raise ManagementError(403, "Forbidden")
@@ -59,7 +59,7 @@ class CoreOperations:
         return ScopedOperations(scoped, entity_type, requester) if scoped is not None else None
 
     def find(self, entity_type: EntityType, properties: Row, requester: Requester) -> Row | None:
-        """The entity that a request selects, as it is; None where it selects none."""
+        """Returns the entity that a request selects, in its present state; None if it selects none."""
         scoped = self._scoped(entity_type, requester)
         try:
             return scoped.read(properties) if scoped is not None else self._read(entity_type, properties)
@@ -67,7 +67,7 @@ class CoreOperations:
             return None
 
     def error_body(self, operation: str, entity_type: EntityType) -> object:
-        """The body of an error reply (§7.2)."""
+        """Returns the body of an error reply (§7.2)."""
         if operation == "QUERY":
             return kind_of(entity_type).refused_query
         return None if operation == "CREATE" else {}
@@ -80,7 +80,7 @@ class CoreOperations:
         return QueryRows(names, iter(core_results(entity_type, rows, names)))
 
     def _read(self, entity_type: EntityType, properties: Row) -> Row:
-        """The entity that a request selects. Errors: ManagementError, ValidationError."""
+        """Returns the entity that a request selects. Errors: ManagementError, ValidationError."""
         column, value = kind_of(entity_type).selector(properties)
         row = self._views.core_find(entity_type, column, _text(value))
         if row is None:
@@ -105,7 +105,7 @@ class CoreOperations:
         return 204, {}
 
     def _update(self, entity_type: EntityType, row: Row, changes: Mapping[str, object], requester: Requester) -> object:
-        """Only a requester that may change the administrative status of other connections changes any."""
+        """Changes a row. Only requesters with the right to change administrative status may change adminStatus."""
         if "adminStatus" in changes and not requester.is_admin_update_allowed:
             raise ManagementError(403, CHANGE_NOT_ALLOWED)
         if changes:

@@ -1,6 +1,6 @@
-"""The reference of all entity types, written from the schema: `python -m router.management.docs [FILE]`.
+"""Writes the reference of all entity types from the schema: `python -m router.management.docs [FILE]`.
 
-Writes docs/management.md by default; a test fails when the file and the schema have drifted apart.
+Writes docs/management.md by default; a test fails if the file does not match the schema.
 """
 
 import sys
@@ -40,7 +40,7 @@ or one of its entities is made. Asked for by name it is always there: `qdmanage 
 
 
 def render(schema: Schema) -> str:
-    """The page as Markdown."""
+    """Returns the page as Markdown."""
     listed = [each for each in schema.types.values() if each.operations or each.short_name == "entity"]
     contents = "".join(f"- [{each.short_name}](#{_anchor(each.short_name)})\n" for each in listed)
     sections = "".join(_section(schema, each) for each in listed)
@@ -77,12 +77,12 @@ def _rows(entity_type: EntityType, attributes: list[Attribute]) -> Iterator[str]
 
 
 def kind_text(attribute: Attribute) -> str:
-    """The values of an enumeration, else the type, in Markdown."""
+    """Returns the values of an enumeration, else the type, in Markdown."""
     return ", ".join(f"`{tag}`" for tag in attribute.tags) or attribute.kind
 
 
 def default_text(attribute: Attribute) -> str:
-    """In Markdown: `required`, the default, or nothing where there is none."""
+    """Returns `required`, the default, or "" if there is no default, in Markdown."""
     if attribute.is_required:
         return "required"
     if attribute.default is None:
@@ -101,14 +101,14 @@ def _set(entity_type: EntityType, attribute: Attribute) -> str:
 
 
 def is_set_in_file(entity_type: EntityType, attribute: Attribute) -> bool:
-    """May a configuration file give the attribute?"""
+    """Returns True if a configuration file may set the attribute."""
     is_given = attribute.is_creatable or attribute.is_file_only
     is_in_file = is_given or ("UPDATE" in entity_type.operations and not attribute.is_graph)
     return is_in_file and entity_type.short_name in APPLY_ORDER
 
 
 def meaning_text(attribute: Attribute) -> str:
-    """What the attribute is, in Markdown."""
+    """Returns the meaning of the attribute, in Markdown."""
     notes = [
         *(["An extension."] if attribute.extension and "xtension" not in attribute.description else []),
         *(["Deprecated."] if attribute.is_deprecated else []),

@@ -1,7 +1,7 @@
-"""The configured entities: one owner, one set of rules for the configuration file and for management.
+"""The configured entities: one owner and one set of rules for the configuration file and for management.
 
-The store has no effects of its own: it calls the owners, and an owner that raises leaves everything as it was.
-Sources: docs/spec/management.md §6.3, §6.4, §7.5, §7.6, §8.
+The store itself only calls the owners. If an owner raises, everything stays as it was. Sources: docs/spec/management.md
+§6.3, §6.4, §7.5, §7.6, §8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ Attributes = Mapping[str, object]
 
 
 class NameTakenError(ManagementError):
-    """A name or identity that another entity has.
+    """Another entity has this name or identity.
 
     error  names that entity, and has the text for a requester that may not read it
     """
@@ -41,7 +41,7 @@ class NameTakenError(ManagementError):
 
 
 def failure(error: ValidationError) -> ManagementError:
-    """The answer to a value that does not fit: 400, or 500 for those that only show when they are applied."""
+    """Returns the answer to an unsuitable value: 400; or 500 if its fault is found only when it is applied."""
     if isinstance(error, TakenError):
         return NameTakenError(error)
     kind = error.kind if isinstance(error, RuleError) else "Python: ValidationError"
@@ -56,9 +56,10 @@ def failure(error: ValidationError) -> ManagementError:
 class Entity:
     """One configured entity.
 
-    agent  the attributes as agent-handled requests see them; None for core entities made over management
-    core   the columns as core-handled requests see them; None for agent-handled types
-    Both hold secrets as they were given: redact before showing.
+    agent  the attributes that agent-handled requests see; None for core entities made over management
+    core   the columns that core-handled requests see; None for agent-handled types
+
+    Both contain secrets as they were given: redact them before showing.
     """
 
     type: EntityType
@@ -75,9 +76,9 @@ class Entity:
 class EntityStore:
     """Configured entities by type, in the order they came.
 
-    emit           where log lines go
-    next_identity  next number of the counter the core shares between links, addresses and routes (§6.4)
-    is_debug_enabled  whether the debug lines of AGENT are wanted; making them takes time
+    emit           takes the log lines
+    next_identity  returns the next number of the counter that links, addresses and routes share (§6.4)
+    is_debug_enabled  returns True if the debug lines of AGENT are enabled; making them takes time
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class EntityStore:
         self._is_debug_enabled = is_debug_enabled
         self._emit = emit
         self._next_identity = next_identity or count(1).__next__
-        # The inner ones are ordered sets: of thousands of bans each goes by itself.
+        # The inner dicts are ordered sets: thousands of bans end one by one.
         self._entities: dict[str, dict[Entity, None]] = {name: {} for name in schema.types}
         self._existing = {kind.name: Existing() for kind in KINDS if isinstance(kind, CoreKind)}
         self._by_name: dict[str, Entity] = {}
@@ -105,11 +106,11 @@ class EntityStore:
     # Owners
 
     def own(self, *owners: Owner) -> None:
-        """Each takes the place of the owner that its type had. Errors: KeyError for a type that the schema lacks."""
+        """Sets the owners of their types. Errors: KeyError for a type that the schema lacks."""
         self._owners.update((self.schema.types[owner.type].short_name, owner) for owner in owners)
 
     def owner(self, entity_type: EntityType) -> Owner:
-        """A type without an owner has one that can nothing."""
+        """Returns the owner of a type; without one, an owner that has no operation."""
         return self._owners.get(entity_type.short_name) or Owner(type=entity_type.short_name)
 
     def owners(self) -> Iterator[Owner]:
@@ -118,28 +119,28 @@ class EntityStore:
     # Reading
 
     def entities(self, short_name: str) -> Iterator[Entity]:
-        """Entities of exactly this type. The caller may change the store while iterating."""
+        """Returns the entities of exactly this type. The caller may change the store while iterating."""
         return iter(list(self._entities[short_name]))
 
     def attributes(self, short_name: str) -> Iterator[Attributes]:
         return (each.attributes for each in self.entities(short_name))
 
     def find(self, *, name: str | None = None, identity: str | None = None) -> Entity | None:
-        """An entity by its agent-side name, else by its agent-side identity."""
+        """Returns an entity by its agent-side name, else by its agent-side identity."""
         return self._by_name.get(name) if name is not None else self._by_identity.get(identity or "")
 
     def find_core(self, entity_type: EntityType, column: str, value: str) -> Entity | None:
-        """A core entity by its core-side `identity` or `name`."""
+        """Returns a core entity by its core-side `identity` or `name`."""
         return self._by_core.get((entity_type.short_name, column, value))
 
     # Changing
 
     def load(self, configured: Iterable[ConfiguredEntity]) -> list[str]:
-        """Take in the entities of a configuration file, in order.
+        """Creates the entities of a configuration file, in order.
 
-        A failing address, link route, auto-link, exchange or binding is logged and left out (§1.4).
-        Returns  a text for each that was left out
-        Errors   ManagementError for any other.
+        A failing address, link route, auto link, exchange or binding is logged and left out (§1.4).
+        Returns  a text for each entity that was left out
+        Errors   ManagementError for any other entity
         """
         left_out: list[str] = []
         for each in configured:
@@ -158,7 +159,7 @@ class EntityStore:
         return left_out
 
     def create(self, entity_type: EntityType, given: Attributes) -> Entity:
-        """A CREATE of an agent-handled type. Errors: ManagementError; nothing has changed then."""
+        """Creates an entity of an agent-handled type. Errors: ManagementError; nothing has changed then."""
         self._refuse_identity(given)
         try:
             for name, value in given.items():
@@ -174,11 +175,11 @@ class EntityStore:
         return self._add(entity_type, attributes, is_from_file=False)
 
     def create_core(self, entity_type: EntityType, name: str | None, body: object) -> Entity:
-        """A CREATE of a core-handled type. Errors: ManagementError; nothing has changed then."""
+        """Creates an entity of a core-handled type. Errors: ManagementError; nothing has changed then."""
         return self._add_core(entity_type, name, body, None)
 
     def update(self, entity: Entity, given: Attributes) -> Entity:
-        """An UPDATE: `given` merged over what there is (§7.5). Errors: ManagementError; nothing has changed then."""
+        """Merges `given` over the present attributes (§7.5). Errors: ManagementError; nothing has changed then."""
         entity_type = entity.type
         before = entity.attributes
         try:
@@ -195,7 +196,7 @@ class EntityStore:
         return entity
 
     def delete(self, entity: Entity) -> None:
-        """Errors: ManagementError; nothing has changed then."""
+        """Deletes an entity and its parts. Errors: ManagementError; nothing has changed then."""
         delete = self.owner(entity.type).delete
         if delete is None:
             raise _not_implemented("DELETE", entity.type)
@@ -209,9 +210,9 @@ class EntityStore:
                     self.delete(each)
 
     def exchange(self, identities: Iterable[str], configured: Iterable[ConfiguredEntity]) -> None:
-        """Put entities of a file in the place of others, all at once, without calling owners: the caller acts.
+        """Replaces entities by those of a file, all at once. Calls no owners: the caller carries the change out.
 
-        identities  agent-side, of entities that have owners; configured ones are of agent-handled types
+        identities  agent-side, of entities that have owners; the configured entities are of agent-handled types
         Errors      ManagementError when names clash; nothing has changed then.
         """
         going = [entity for identity in identities if (entity := self._by_identity.get(identity)) is not None]
@@ -332,7 +333,7 @@ class EntityStore:
     def _is_unchanged(
         self, entity_type: EntityType, attribute: Attribute, name: str, value: object, before: Attributes
     ) -> bool:
-        """Does a client only send back the value that it has read?"""
+        """Returns True if a client only sends back the value that it has read."""
         if attribute.name != name:
             return False
         if value is None or name not in before:
@@ -355,7 +356,7 @@ class EntityStore:
 
 
 def _core_keys(entity: Entity) -> list[tuple[str, str, str]]:
-    """Under which a core entity is found; names are unique within a type, and may be missing."""
+    """Returns the keys of a core entity in the index. Names are unique within a type, and may be missing."""
     core = entity.core or {}
     columns = ((column, core.get(column)) for column in ("identity", "name"))
     return [(entity.type.short_name, column, str(value)) for column, value in columns if value is not None]

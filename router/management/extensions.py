@@ -1,8 +1,8 @@
-"""The extensions that a router uses, and what management shows of the schema: the C router's, and what is used of ours.
+"""The extensions that a router uses, and the part of the schema that management shows.
 
-Scripts compare the schemas of routers. So what the schema marks as a part of an extension is shown to who asks for it
-by name, and to all others once it is used: an attribute has another value than its default, or there is an entity of
-the type. From then on it is shown until the router ends. Rights do not depend on it.
+Scripts compare the schemas of routers. Therefore a part of an extension is shown to a client that asks for it by name.
+All other clients see it once it is used: an attribute has another value than its default, or the type has an entity.
+From then on it is shown until the router ends. Rights do not depend on it.
 
 Source: docs/spec/management.md §6.1.
 """
@@ -27,34 +27,34 @@ class Extensions:
         self._dump: tuple[int, dict[str, object]] | None = None
 
     def note(self, entity_type: EntityType, attributes: Mapping[str, object]) -> None:
-        """There is an entity with these attributes."""
+        """Notes that an entity with these attributes exists."""
         self._used.update(self._in(entity_type, attributes))
 
     def shows(self, part: EntityType | Attribute) -> bool:
-        """Is it shown to who does not ask for it by name?"""
+        """Returns True if the part is shown to clients that do not ask for it by name."""
         return part.extension is None or part.extension in self._used
 
     def subtypes(self, base: EntityType) -> Iterator[EntityType]:
-        """A type, which is asked for by its name, and those below it that are shown."""
+        """Returns a type that is asked for by name, and its shown subtypes."""
         return (each for each in self._schema.subtypes(base) if each is base or self.shows(each))
 
     def types(self) -> list[EntityType]:
         return [each for each in self._schema.types.values() if self.shows(each)]
 
     def attribute_names(self, base: EntityType | None) -> list[str]:
-        """The shown attributes of a type; of all shown types for None."""
+        """Returns the shown attributes of a type; of all shown types for None."""
         chosen = [base] if base is not None else self.types()
         shown = (name for kind in chosen for name, each in kind.attributes.items() if self.shows(each))
         return list(dict.fromkeys(shown))
 
     def columns(self, entity_type: EntityType) -> list[str]:
-        """The shown columns of a core type."""
+        """Returns the shown columns of a core type."""
         known = entity_type.attributes
         return [name for name in entity_type.columns if name not in known or self.shows(known[name])]
 
     def dump(self) -> dict[str, object]:
-        """What GET-SCHEMA answers (§7.8); shared, so do not change it."""
-        if self._dump is None or self._dump[0] != len(self._used):  # it only grows
+        """Returns the answer to GET-SCHEMA (§7.8). It is shared, so do not change it."""
+        if self._dump is None or self._dump[0] != len(self._used):  # the set only grows
             self._dump = len(self._used), self._schema.dump(self.shows)
         return self._dump[1]
 

@@ -1,7 +1,7 @@
-"""A configuration file as a list of sections, and a router's words for one that cannot be read. Pure.
+"""Parses a configuration file into a list of sections, and words the errors for a file that cannot be read. Pure.
 
-No schema is consulted. `policy.files` reads both forms, for `qdpolicy` as well.
-Source: docs/spec/management.md §1.1 (with its Build grammar) and §1.2.
+Uses no schema. `policy.files` reads both forms, for `qdpolicy` as well. Source: docs/spec/management.md §1.1 (with its
+Build grammar) and §1.2.
 """
 
 from policy.configuration.value_texts import HIDDEN
@@ -13,20 +13,20 @@ from policy.files.redaction import ELLIPSIS, is_secret_name, lines_without_secre
 from policy.files.sections import Section
 from router.effects import Log
 
-# Enough to mend a file by; a binary file given by mistake would fill the log.
+# Enough to correct a file; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20
 
 
 class ConfigError(Exception):
     """A configuration that cannot be used. str() is the error text of docs/spec/management.md §2.3.
 
-    kind    how the text begins: "Not found", "Configuration", or "Python: <exception name>"
-    reason  what is wrong, and with which input; holds no secret
+    kind    the beginning of the text: "Not found", "Configuration", or "Python: <exception name>"
+    reason  what is wrong, and with which input; contains no secret
     path    the configuration file as it was named
-    file    where the fault stands: `path`, or a file of policyDir
-    line    1-based; None where no one line is to blame
+    file    the file with the fault: `path`, or a file of policyDir
+    line    1-based; None if the fault has no single line
     logs    lines to log before giving up
-    others  what is wrong besides, each with its place
+    others  other faults, each with its place
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ConfigError(Exception):
 
 
 def parse_config(text: str, *, path: str) -> list[Section]:
-    """Sections of a configuration file, in order; a path ending in .json holds JSON.
+    """Returns the sections of a configuration file, in order. A path that ends in .json contains JSON.
 
     Errors  ConfigError with the line.
     """
@@ -67,14 +67,14 @@ def parse_config(text: str, *, path: str) -> list[Section]:
 
 
 def _refuse_repeats(section: Section) -> None:
-    """Raises ConfError."""
+    """Refuses a repeated key. Raises ConfError."""
     for name, (line, column) in section.refused_repeats:
         text = f"key '{name[-1]}' stands here a second time, in column {column}: keep one of them"
         raise ConfError(Problem(line=line, column=column, text=text))
 
 
 def _config_error(error: ConfError, path: str, text: str) -> ConfigError:
-    """The reader's error as the router words it, with log lines that show the bad lines without secrets."""
+    """Returns the reader's error in the router's words, with log lines that show the bad lines without secrets."""
     logs: list[str] = []
     contents: list[str] = []
     if error.bad_lines:

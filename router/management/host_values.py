@@ -1,8 +1,8 @@
 """Values that name something on the router's host: files, folders, programs, environment variables.
 
-The author of such a value can have the router read, or write, what only the router may. They come from the
-configuration file; over management only from requesters with the right `host`, and then only below the directories of
-`router.managementDirs`. The schema says which attributes are meant (`names`). Source: docs/policy.md, Rights of
+The author of such a value can make the router read or write what only the router may. Such values come from the
+configuration file. Over management they come only from requesters with the right `host`, and name only places below the
+directories of `router.managementDirs`. The schema marks the attributes (`names`). Source: docs/policy.md, Rights of
 management.
 """
 
@@ -19,18 +19,18 @@ from policy.rights import HOST, ManagementRights
 from router.management.query import Row
 from router.management.requests import NotAllowedError
 
-# Of an output: these are no files.
+# Values of an output that are not files.
 STREAMS: Final = frozenset({"stderr", "stdout", "syslog"})
 FILE, ENVIRONMENT = "file", "env"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Named:
-    """A value as it names something.
+    """A value that names something.
 
-    key      the name it was given under, which may be an old one of the attribute
-    before   what stands before the path
-    is_path  else an environment variable
+    key      the name in the request, which may be an old name of the attribute
+    before   the text before the path
+    is_path  False: it names an environment variable
     """
 
     key: str
@@ -41,9 +41,11 @@ class _Named:
 
 
 class HostValues:
-    """directories  below which files may be named; none: nowhere
+    """Judges values that name something on the router's host.
+
+    directories  files may be named below these; empty: nowhere
     protected    nothing below these may be named, wherever they are: a writer there could change the rules
-    is_governed  vhost policy is on. Where it is off, and no directories are set, every value is taken, as in 1.20
+    is_governed  vhost policy is on. If it is off, and no directories are set, every value is accepted, as in 1.20
     """
 
     def __init__(
@@ -56,10 +58,10 @@ class HostValues:
     def judged(
         self, entity_type: EntityType, given: Mapping[str, object], before: Row | None, rights: ManagementRights
     ) -> dict[str, object]:
-        """`given`, every path in it replaced by the one that was judged: no symlink is followed twice.
+        """Returns `given` with every path replaced by the path that was judged, so that no symlink is followed twice.
 
         given   by the names that the request uses
-        before  the entity as it is; a value that it has already names nothing new
+        before  the present entity; a value that it already has names nothing new
         Errors  NotAllowedError
         """
         result = dict(given)
@@ -89,10 +91,10 @@ class HostValues:
 
 
 def _refuse_grants(entity_type: EntityType, given: Mapping[str, object], before: Row | None) -> None:
-    """A vhost in which some group has the right is changed only by holders of that right.
+    """Refuses a change of a vhost that has a group with the right `host`, unless the requester has it.
 
-    Attack: a user that may change vhosts gives it to himself; or his name to the group that has it; or takes his name
-    out of another, so that he falls into the one for everybody. Errors: NotAllowedError
+    Attack: a user who may change vhosts gives himself the right. Or he adds himself to the group that has it. Or he
+    removes himself from another group, and so gets into the group for all users. Errors: NotAllowedError
     """
     kind = kind_of(entity_type)
     for name in chain(kind.host_groups(given), kind.host_groups(before or {})):
@@ -111,14 +113,14 @@ def _refusal(text: str) -> NotAllowedError:
 
 
 def _named(entity_type: EntityType, given: Mapping[str, object]) -> Iterator[_Named]:
-    """The values among `given` that name something on the host."""
+    """Yields the values in `given` that name something on the host."""
     for key, value in given.items():
         attribute = entity_type.attributes.get(entity_type.canonical_names.get(key, key))
         if attribute is None or attribute.names is None or value is None:
             continue
         try:
             text = str(attribute.convert(value, entity_type.long_name))
-        except ValidationError:  # which is what the request is answered, before anything comes of the value
+        except ValidationError:  # the request gets this error as its answer before the value has an effect
             continue
         if attribute.names == "password":
             form, colon, rest = text.partition(":")

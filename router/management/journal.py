@@ -1,7 +1,8 @@
 """Records each change of the router by management: user, origin, request, before and after, and outcome.
 
-One audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and any
-other operation that would change something, done or not. Secrets are hidden by the schema.
+Each CREATE, UPDATE, DELETE, and any other operation that would change something, gives one audit event and one log
+line, done or not. The schema says which values are secret; they are hidden. Source: docs/audit.md, Changes by
+management.
 """
 
 import hashlib
@@ -20,13 +21,13 @@ from router.faults import fault_text
 from router.management.query import Row
 from router.management.requests import FORBIDDEN, Plan, Request, Requester, Response
 
-# Attack: attributes of a megabyte fill the disk with records of themselves, or push what matters out of the record. So
-# each value is cut, and all of them together; what was cut is known by its SHA-256.
+# Attack: attributes of a megabyte fill the disk with their own records, or push important parts out of the record.
+# Therefore each value is cut, and all of them together; the SHA-256 identifies what was cut.
 MAX_VALUE_CHARACTERS: Final = 400
 MAX_TEXT_CHARACTERS: Final = 8000
-# Of a request that was refused, which costs its sender nothing.
+# Limit for a refused request, which costs its sender nothing.
 MAX_REFUSED_CHARACTERS: Final = 1000
-# Maps within maps: groups of a vhost, their settings, and no deeper.
+# Maps within maps: groups of a vhost and their settings, and no deeper.
 MAX_DEPTH: Final = 3
 
 
@@ -45,12 +46,12 @@ class Journal:
         reason: Reason | None,
         lines: tuple[Log, ...] = (),
     ) -> None:
-        """A request that would change something was answered.
+        """Records a request that would change something, after it was answered.
 
-        plan    None where it did not come to one
-        before  the entity as it was, of an UPDATE or DELETE
-        reason  why policy refused it; None: it did not
-        lines   that come before its own in the log
+        plan    None if there is no plan
+        before  the entity before an UPDATE or DELETE
+        reason  why policy refused it; None: policy did not refuse it
+        lines   log lines that come before the record's own line
         """
         status, description = response.status, response.description
         rule = request.requester.rule if reason is not None else None
@@ -64,21 +65,21 @@ class Journal:
         )
         try:
             event["management"] = _described(plan, operation, request, before, status, response.body)
-        except Exception as error:  # a record that says little is worth more than none
+        except Exception as error:  # a record that says little is better than none
             event["management"] = {"operation": operation, "status": status}
             event["detail"] = f"{description} [what was asked could not be described: {fault_text(error)}]"
         lines = (*lines, _line(event, status, description))
         if status >= 400:
             emit_refused(self._emit, request.requester, lines, event)
             return
-        # What changes the router is never summed up.
+        # Changes of the router are never summed up.
         self._emit(Audit(event=event))
         for line in lines:
             self._emit(line)
 
 
 def emit_refused(emit: Emit, requester: Requester, lines: tuple[Log, ...], event: AuditEvent | None = None) -> None:
-    """A request was not carried out."""
+    """Records a request that was not carried out."""
     what = "Error performing requests" if event is None else ""
     emit(Refused(stage="management", facts=requester.facts, lines=lines, event=event, what=what))
 
@@ -94,14 +95,14 @@ def _line(event: AuditEvent, status: int, description: str) -> Log:
 
 
 def denial_reason(status: int) -> Reason | None:
-    """Why policy refused a request that the agent answered so, where nothing more precise is known."""
+    """Returns why policy refused a request with this status, if nothing more precise is known."""
     return Reason.FORBIDDEN_OPERATION if status == FORBIDDEN else None
 
 
 def _described(
     plan: Plan | None, operation: str, request: Request, before: Row | None, status: int, body: object
 ) -> ManagementMembers:
-    """The member `management` of the event."""
+    """Returns the member `management` of the event."""
     entity_type = plan.entity_type if plan is not None else None
     properties = request.properties if isinstance(request.properties, Mapping) else {}
     after = body if isinstance(body, Mapping) else {}
@@ -142,10 +143,10 @@ def _text(value: object) -> str | None:
 
 
 def _hidden(entity_type: EntityType | None, row: Mapping[Any, Any]) -> dict[str, object]:
-    """Secrets hidden, by the schema; and attributes unknown to it, which may be secrets under a misspelt name.
+    """Hides secrets by the schema, and unknown attributes, which may be secrets under a misspelt name.
 
-    Attack: a group called `tokens` hides a change of it from the record. So where the schema says that there is no
-    secret, no name makes one.
+    Attack: a group called `tokens` hides its changes from the record. Therefore a name alone does not make a secret if
+    the schema says that there is none.
     """
     shown: dict[str, object] = {}
     for key, value in row.items():
@@ -175,7 +176,9 @@ def _shown(row: Mapping[str, object], limit: int = MAX_TEXT_CHARACTERS) -> str:
 
 
 def _flat(row: Mapping[str, object]) -> dict[str, object]:
-    """Maps within maps as `groups.clerks.targets`, so that a change within one shows as what it is."""
+    """Flattens maps within maps to keys like `groups.clerks.targets`, so that a record shows
+    exactly what has changed.
+    """
     return dict(_flattened(row, "", MAX_DEPTH))
 
 
@@ -189,7 +192,10 @@ def _flattened(row: Mapping[Any, Any], before: str, depth: int) -> Iterator[tupl
 
 
 def _bounded(row: Mapping[str, object], limit: int) -> str:
-    """A JSON object in ASCII, of at most `limit` characters. The rest is counted, and known by its SHA-256."""
+    """Returns a JSON object in ASCII with at most `limit` characters.
+
+    The rest is counted and identified by its SHA-256.
+    """
     whole = hashlib.sha256()
     pieces: list[str] = []
     left, missing = limit - 120, 0  # room for the mark
@@ -211,7 +217,7 @@ def _bounded(row: Mapping[str, object], limit: int) -> str:
 
 
 def _plain(value: object) -> object:
-    """As JSON has it: wire values are subclasses of the plain ones, and other things are named by their type."""
+    """Converts a value for JSON: wire values become plain ones, and other objects become the name of their type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Selection, destination and form of log entries, and the buffer of the last ones. Pure: the sinks are in router.io.
+"""Selects and formats log entries, chooses their destination, and keeps the last ones. Pure: router.io writes.
 
 Sources: docs/spec/management.md §3, §4.
 """
@@ -17,20 +17,20 @@ UNCONFIGURABLE_MODULES = ("MAIN", "DISPLAYNAME")
 ALL_MODULES = (*MODULES, *UNCONFIGURABLE_MODULES)
 
 MAX_TEXT_BYTES = 2048
-# The entries that GET-LOG can show; also the most that a flood of them can make the router hold.
+# Number of entries that GET-LOG can show; also the most that a flood of entries can make the router hold.
 MAX_KEPT_ENTRIES = 1000
 
 _MICROSECONDS = "%06lu"
-# A peer's text must not be able to forge a log line or drive a terminal: C0 and C1 controls, the line separators that
-# some viewers honour, and the marks that reverse the reading direction.
+# A peer's text must not forge a log line or control a terminal: C0 and C1 controls, the line separators that some
+# viewers use, and the marks that reverse the reading direction.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# A line break stays where the next line cannot pass for an entry of its own: it begins with a blank or with `>`.
+# A line break stays if the next line cannot look like an entry: it begins with a blank or with `>`.
 _FORGEABLE_BREAK = re.compile(r"\n(?![ \t>])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The settings of one module; None means: that of DEFAULT."""
+    """The settings of one module; None means the setting of DEFAULT."""
 
     enabled: frozenset[LogLevel] | None = None
     has_timestamp: bool | None = None
@@ -44,7 +44,7 @@ DEFAULT_SETTINGS = LogSettings(
 
 
 def settings_of(attributes: Mapping[str, Any]) -> LogSettings:
-    """From the attributes of a `log` entity. Errors: LogSettingError."""
+    """Returns the settings of a `log` entity. Errors: LogSettingError."""
     enable = attributes.get("enable")
     return LogSettings(
         enabled=None if enable is None else parse_enable(str(enable)),
@@ -62,7 +62,10 @@ class TimeStyle:
     format: str | None = None
 
     def text(self, now_s: float) -> str:
-        """now_s  seconds since 1970."""
+        """Returns the time as text.
+
+        now_s  seconds since 1970.
+        """
         if self.format is None:
             second = int(now_s)
             microsecond = round((now_s - second) * 1e6)
@@ -79,7 +82,7 @@ class TimeStyle:
 
 @lru_cache(maxsize=2)
 def _second(second: int, is_utc: bool) -> tuple[str, str]:
-    """A second without its fraction, and the zone. Of a burst of lines most fall into the same one."""
+    """Returns a second as text without its fraction, and the zone. Cached: most lines of a burst share a second."""
     moment = datetime.fromtimestamp(second, UTC)
     if not is_utc:
         moment = moment.astimezone()
@@ -92,7 +95,7 @@ class LogRules:
 
     settings: Mapping[str, LogSettings] = field(default_factory=dict)
     time_style: TimeStyle = TimeStyle()
-    # What `of` has found, by module: the settings never change.
+    # Results of `of`, by module: the settings never change.
     _found: dict[str, LogSettings] = field(default_factory=dict, init=False, repr=False, compare=False)
     _enabled: dict[tuple[str, LogLevel], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -100,7 +103,7 @@ class LogRules:
         return LogRules(settings={**self.settings, module: settings}, time_style=self.time_style)
 
     def of(self, module: str) -> LogSettings:
-        """The settings of `module`: each setting its own, else DEFAULT's, else the built-in one."""
+        """Returns the settings of `module`: each setting its own, else DEFAULT's, else the built-in one."""
         known = self._found.get(module)
         if known is not None:
             return known
@@ -131,15 +134,15 @@ class LogRules:
         return enabled is not None and level in enabled
 
     def sink(self, module: str) -> str:
-        """stderr, stdout, syslog or a file name."""
+        """Returns stderr, stdout, syslog or a file name."""
         return self.of(module).output_file or "stderr"
 
     def sinks(self) -> frozenset[str]:
-        """All sinks any module writes to."""
+        """Returns all destinations that any module writes to."""
         return frozenset(self.sink(module) for module in ALL_MODULES)
 
     def line(self, entry: "LogEntry") -> str:
-        """The whole line of an entry, with its line break (§3)."""
+        """Returns the whole line of an entry, with its line break (§3)."""
         settings = self.of(entry.module)
         time = f"{self.time_style.text(entry.time_s)} " if settings.has_timestamp else ""
         has_source = settings.has_source and entry.file is not None
@@ -149,7 +152,11 @@ class LogRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """time_s  seconds since 1970; file and line are where in the source it was logged, where known."""
+    """One log entry.
+
+    time_s      seconds since 1970
+    file, line  the place in the source where the entry was made, if known
+    """
 
     module: str
     level: LogLevel
@@ -160,8 +167,8 @@ class LogEntry:
 
 
 def visible_text(text: str) -> str:
-    """`text` as a log line may hold it: at most 2048 bytes, control characters written as escapes."""
-    if len(text) * 4 <= MAX_TEXT_BYTES and text.isprintable():  # nearly all of them
+    """Returns `text` as a log line may contain it: at most 2048 bytes, control characters written as escapes."""
+    if len(text) * 4 <= MAX_TEXT_BYTES and text.isprintable():  # true for nearly all texts
         return text
     cut = text[:MAX_TEXT_BYTES]
     escaped = _FORGEABLE_BREAK.sub(r"\\n", _CONTROL.sub(lambda match: ascii(match[0])[1:-1], cut))
@@ -171,7 +178,7 @@ def visible_text(text: str) -> str:
 
 
 class LogRing:
-    """The last entries that were enabled, and how many there have been by module and level."""
+    """The last enabled entries, and their counts by module and level."""
 
     def __init__(self) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=MAX_KEPT_ENTRIES)
@@ -187,15 +194,15 @@ class LogRing:
             counts[entry.level] += 1
 
     def entries(self, limit: int = 0) -> Iterator[list[object]]:
-        """GET-LOG: the last `limit` entries, all when it is 0, oldest first: module, level, text, file, line, time.
+        """Returns the last `limit` entries (0: all) for GET-LOG, oldest first: module, level, text, file, line, time.
 
-        Those of the time of the call; rows are made as they are asked for.
+        They are the entries at the time of the call; rows are made when they are asked for.
         """
         kept = list(self._entries)
         return map(_row, kept[-limit:] if limit > 0 else kept)
 
     def rows(self) -> Iterator[Mapping[str, object]]:
-        """The entities of logStats."""
+        """Returns the entities of logStats."""
         return (_stats(module, counts) for module, counts in self._counts.items())
 
 
@@ -210,5 +217,5 @@ def _stats(module: str, counts: Mapping[LogLevel, int]) -> dict[str, object]:
 
 
 def rules_from(logs: Iterable[Mapping[str, Any]], time_style: TimeStyle = TimeStyle()) -> LogRules:
-    """From the attributes of all `log` entities. Errors: LogSettingError."""
+    """Makes the rules from the attributes of all `log` entities. Errors: LogSettingError."""
     return LogRules(settings={str(each["module"]): settings_of(each) for each in logs}, time_style=time_style)

@@ -1,6 +1,6 @@
-"""The manual page qdrouterd.conf(5), written from the schema: `python -m router.management.manual [FILE]`.
+"""Writes the manual page qdrouterd.conf(5) from the schema: `python -m router.management.manual [FILE]`.
 
-Writes deploy/man/qdrouterd.conf.5 by default; a test fails when the file and the schema have drifted apart.
+Writes deploy/man/qdrouterd.conf.5 by default; a test fails if the file does not match the schema.
 """
 
 import re
@@ -13,9 +13,9 @@ from policy.configuration.schema import Attribute, EntityType, Schema, load_sche
 from router.management.docs import default_text, is_set_in_file, kind_text, meaning_text
 
 DEFAULT_FILE = Path("deploy/man/qdrouterd.conf.5")
-# For tests of management only.
+# Only for tests of management.
 _LEFT_OUT = ("dummy",)
-# What is in the maps of a vhost's `groups`: no section of its own.
+# The type of the maps in a vhost's `groups`: it is not a section.
 _GROUPS = "vhostUserGroupSettings"
 
 _HEADER = """\
@@ -81,7 +81,7 @@ The configuration.
 
 
 def render(schema: Schema) -> str:
-    """The page in the man macros of roff."""
+    """Returns the page in the man macros of roff."""
     names = [name for name in APPLY_ORDER if name not in _LEFT_OUT]
     names.insert(names.index("vhost") + 1, _GROUPS)
     return _HEADER + "".join(_section(schema, schema.types[name]) for name in names) + _FOOTER
@@ -107,7 +107,7 @@ def _attribute(attribute: Attribute) -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """Plain text with what roff would obey escaped; the backquotes of Markdown are left out."""
+    """Returns plain text, with the characters escaped that roff would interpret. Removes the backquotes of Markdown."""
     escaped = re.sub(r"\s+", " ", text.replace("`", "")).replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

@@ -12,13 +12,13 @@ from router.management.owners import Owner
 from router.management.query import QueryRows, Row, Rows, number
 from router.management.requests import ManagementError
 
-# JSON indented by a million blanks a level would fill the memory.
+# JSON with an indent of a million blanks for each level would fill the memory.
 MAX_INDENT = 16
 
 NODE_TYPE = "management"
-# Its base, as the management draft calls it.
+# The base of the type, by its name in the management draft.
 STANDARD_NODE_TYPE = "org.amqp.management"
-# The one entity of the type.
+# The only entity of the type.
 NODE = {"name": "self", "identity": "self"}
 
 
@@ -41,11 +41,11 @@ def node_owner(
     log_entries: Callable[[int], Iterator[list[object]]] = no_log_entries,
     profile: Callable[[Row], object] = no_profile,
 ) -> Owner:
-    """The owner of the management node.
+    """Returns the owner of the management node.
 
-    extensions         those in use; None: none
-    management_nodes   GET-MGMT-NODES: addresses of the management nodes of all routers in the network
-    log_entries        GET-LOG: the last so many entries, 0 for all (logrules.LogRing.entries)
+    extensions         the extensions in use; None: none
+    management_nodes   GET-MGMT-NODES: returns the addresses of the management nodes of all routers in the network
+    log_entries        GET-LOG: returns the last N entries, 0 for all (logrules.LogRing.entries)
     profile            PROFILE, with its application properties. Errors: ManagementError
     """
     extensions = extensions or Extensions(schema)
@@ -69,7 +69,7 @@ def node_owner(
 
 
 def type_filter(schema: Schema, properties: Row) -> EntityType | None:
-    """The type that `entityType` names; None for all. Errors: ValidationError."""
+    """Returns the type that `entityType` names; None for all. Errors: ValidationError."""
     named = properties.get("entityType")
     return schema.type(named) if named is not None else None
 

@@ -1,4 +1,4 @@
-"""Owners: they carry out what happens to the entities of one type, and know their live values."""
+"""Owners: they carry out changes of the entities of one type, and know their live values."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ Attributes = Mapping[str, object]
 
 
 class Scoped(Protocol):
-    """Entities that each connection has of its own, which it alone sees. All get its id; None: it came on none."""
+    """Entities that belong to one connection, which alone sees them. All methods get its id; None: no connection."""
 
     def rows(self, connection_id: int | None, /) -> Iterable[Row]:
-        """Columns of schemas/management.json."""
+        """Yields the columns of schemas/management.json."""
         ...
 
     def create(self, connection_id: int | None, name: str | None, attributes: Attributes, /) -> Row:
-        """Returns its columns. Errors: ManagementError"""
+        """Creates an entity and returns its columns. Errors: ManagementError"""
         ...
 
     def delete(self, connection_id: int | None, identity: str, /) -> None: ...
@@ -27,9 +27,9 @@ class Scoped(Protocol):
 class Owner:
     """The owner of the entities of one type.
 
-    An operation that is None does not exist: the request is answered 501. The agent has checked the rights of the
-    requester before it calls an owner, and records the change behind it; an owner does neither. An operation
-    that raises changes nothing; ManagementError is the answer to the request, anything else a fault of ours.
+    An operation that is None does not exist: the request is answered 501. The agent checks the rights of the requester
+    before it calls an owner, and records the change afterwards; an owner does neither. An operation that raises changes
+    nothing. ManagementError is the answer to the request; any other exception is our own fault.
 
     type        short name
     rows        live entities; of a configured type the live values of its entities, by name
@@ -38,10 +38,10 @@ class Owner:
     update      (before, after): the result is merged into `after`
     delete      (attributes): core types get their columns
     change      (identity, changes, id of the requesting connection): an UPDATE of a live entity of the core
-    operations  further ones, in upper case: (application properties) -> body of the reply. Errors: ValidationError.
-                Those that begin with GET- take the right to read and leave no record: they only read. All others take
-                the right to update, and do not exist for a type that has no such right
-    scoped      the type's entities are connections' own; then there is nothing else
+    operations  more operations, in upper case: (application properties) -> body of the reply. Errors: ValidationError.
+                Those that begin with GET- need the right to read and leave no record, because they only read. All
+                others need the right to update, and do not exist for a type that has no such right
+    scoped      the entities of the type belong to connections; then the other members are not set
     """
 
     type: str
@@ -55,7 +55,7 @@ class Owner:
 
 
 def _nothing(*_: Attributes) -> None:
-    """Nothing comes of the entity but itself."""
+    """Does nothing: the entity has no effect."""
 
 
 DUMMY = Owner(type="dummy", create=_nothing, update=_nothing, delete=_nothing, operations={"CALLME": dict})

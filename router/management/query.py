@@ -1,6 +1,6 @@
-"""QUERY: which attributes and which rows were asked for, and the values with their AMQP types. Pure.
+"""QUERY: the requested attributes and rows, and the values with their AMQP types. Pure.
 
-Rows are pulled from an iterator, so that a page costs what a page costs. Source: docs/spec/management.md §7.4.
+Rows come from an iterator, so that a page costs only its own rows. Source: docs/spec/management.md §7.4.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,44 +12,45 @@ from policy.configuration.schema import MAX_QUOTED_CHARACTERS, EntityType, Valid
 from policy.configuration.value_texts import shown
 from router.values import Array, int_, long, uint, ulong
 
-# As many as all types have together. Without a bound a small request asks for rows of millions of columns.
+# The number of attributes of all types together. Without a limit a small request asks for rows of millions of columns.
 MAX_ATTRIBUTE_NAMES = 1000
-# The core gives all its columns when asked for this many or more.
+# The core returns all its columns when it is asked for this many or more.
 CORE_ALL_COLUMNS = 64
 
 
 @dataclass(slots=True)
 class QueryRows:
-    """The body of a reply whose rows are yet to be made.
+    """The body of a reply whose rows are not made yet.
 
-    names  of the columns; None where the rows are all there is to the body (GET-LOG)
-    rows   the values in the order of `names`; None for a row that was looked at and is not for the reply, so that
-           the code that makes them can pause there as well
+    names  of the columns; None if the body consists only of rows (GET-LOG)
+    rows   the values in the order of `names`; None for a row that is not part of the reply, so that the code that makes
+           the rows can pause there, too
     """
 
     names: list[str] | None
     rows: Iterator[list[object] | None]
 
     def collected(self) -> tuple[object, int | None]:
-        """The body and the count of its results."""
+        """Returns the body and the count of its results."""
         results = [row for row in self.rows if row is not None]
         return self.body(results), self.counted(len(results))
 
     def counted(self, made: int) -> int | None:
-        """So many rows as the count of a QUERY's results; None where this is none."""
+        """Returns the count of a QUERY's results after `made` rows; None if this is no QUERY."""
         return None if self.names is None else made
 
     def body(self, results: object) -> object:
-        """The body, once the rows are made."""
+        """Returns the body after the rows are made."""
         return results if self.names is None else {"attributeNames": self.names, "results": results}
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Live entities of one type: attribute maps by attribute name, made one by one as they are asked for.
+    """Live entities of one type: maps by attribute name, made one by one when they are asked for.
 
-    Core types have the columns of schemas/management.json, others name and identity.
-    make  None among the rows is a pause: the caller may let messages pass there. Only `router` makes any
+    Core types have the columns of schemas/management.json; other types have at least name and identity.
+
+    make  None among the rows is a pause, during which the caller may route messages. Only `router` has pauses
     """
 
     make: Callable[[], Iterable[Row | None]]
@@ -57,10 +58,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class PagedRows:
-    """Live entities of one type that need not be made to be passed over.
+    """Live entities of one type, with access by number and by key: rows that are skipped need not be made.
 
     page                  rows from a number on
-    by_identity, by_name  the one row of an identity, and of a name
+    by_identity, by_name  the row with this identity, or with this name
     """
 
     page: Callable[[int], Iterable[Row]]
@@ -78,7 +79,7 @@ Provider = Rows | PagedRows
 
 
 def made(rows: Iterable[Row | None]) -> Iterator[Row]:
-    """The rows, without pausing."""
+    """Returns the rows without the pauses."""
     return (row for row in rows if row is not None)
 
 
@@ -89,7 +90,7 @@ def skip(provider: Provider, offset: int) -> Iterator[Row]:
 
 
 def requested_names(body: object) -> list[str]:
-    """The attributeNames of the request's body; empty means all. Errors: ValidationError."""
+    """Returns the attributeNames of the request's body; [] means all. Errors: ValidationError."""
     names = body.get("attributeNames") if isinstance(body, Mapping) else None
     if names is None:
         return []
@@ -101,7 +102,7 @@ def requested_names(body: object) -> list[str]:
 
 
 def number(properties: Row, name: str) -> int:
-    """offset, count, limit or indent: an integer or the decimal text of one; 0 when absent. Errors: ValidationError."""
+    """Returns offset, count, limit or indent: an integer or its decimal text; 0 if absent. Errors: ValidationError."""
     value = properties.get(name)
     if value is None:
         return 0
@@ -113,7 +114,7 @@ def number(properties: Row, name: str) -> int:
 
 
 def page(rows: Iterable[Row | None], count: int) -> Iterator[Row | None]:
-    """The first `count` rows; all when it is 0 or less. Pauses (None) are no rows."""
+    """Yields the first `count` rows; all if it is 0 or less. Pauses (None) do not count as rows."""
     for row in rows:
         yield row
         count -= row is not None
@@ -122,7 +123,7 @@ def page(rows: Iterable[Row | None], count: int) -> Iterator[Row | None]:
 
 
 def agent_results(rows: Iterable[Row], names: Sequence[str], offset: int, count: int) -> Iterator[list[object] | None]:
-    """The page of the rows that have a value for at least one of the names; None for each that is passed over."""
+    """Yields the page of rows that have a value for at least one of the names; None for each row that is skipped."""
     at = 0
     for row in rows:
         values = [row.get(name) for name in names]
@@ -136,7 +137,10 @@ def agent_results(rows: Iterable[Row], names: Sequence[str], offset: int, count:
 
 
 def core_names(entity_type: EntityType, names: Sequence[str], shown: Sequence[str]) -> list[str]:
-    """The columns of a reply for a core type. shown  those for a request that names none"""
+    """Returns the columns of a reply for a core type.
+
+    shown  the columns for a request that names none
+    """
     if not names:
         return list(shown)
     return list(names) if len(names) < CORE_ALL_COLUMNS else list(entity_type.columns)
@@ -145,13 +149,15 @@ def core_names(entity_type: EntityType, names: Sequence[str], shown: Sequence[st
 def core_results(
     entity_type: EntityType, rows: Iterable[Row | None], names: Sequence[str]
 ) -> Iterator[list[object] | None]:
-    """The values of rows with the AMQP types that replies promise; None for unknown columns, and for pauses."""
+    """Returns the values of rows, with the AMQP types that replies promise; None for unknown
+    columns, and for pauses.
+    """
     columns = _columns(entity_type, names)
     return (None if row is None else _values(columns, row) for row in rows)
 
 
 def core_map(entity_type: EntityType, row: Row) -> dict[str, object]:
-    """All columns, nulls included."""
+    """Returns all columns, including nulls."""
     names = list(entity_type.columns)
     return dict(zip(names, _values(_columns(entity_type, names), row), strict=True))
 
@@ -168,8 +174,8 @@ def _values(columns: _Columns, row: Row) -> list[object]:
 
 
 def _unsigned(made: Callable[[int], int], highest: int) -> Callable[[object], object]:
-    # A counter outside its type reads as the nearest value rather than failing everybody's query. Most counters are
-    # zero, and a histogram is 128 of them: making that value only once halves the price of a page.
+    # A counter outside its type reads as the nearest value, so that the query does not fail for all clients. Most
+    # counters are zero, and a histogram has 128 of them: making that value only once halves the price of a page.
     zero = made(0)
 
     def wire(value: object) -> object:

@@ -16,20 +16,20 @@ from policy.rights import READ, ManagementRights
 from router.effects import ConnectionMembers
 from router.management.query import Row
 
-# The status of a request refused for want of a right, as in the AMQP management draft.
+# The status of a request that is refused because a right is missing, as in the AMQP management draft.
 FORBIDDEN: Final = 403
 CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """On whose behalf a request is made.
+    """The connection or client that makes a request.
 
-    connection_id  of the connection it came on; None where it came on none
-    rights         by the settings that the connection has when the request is performed
-    rule           where they are written
-    facts          of the connection, as an audit event has them
-    is_direct      the request is the peer's own, and not one that a router passes on
+    connection_id  of the connection that the request came on; None if it came on none
+    rights         by the connection's settings when the request is performed
+    rule           the place where the rights are written
+    facts          of the connection, as in an audit event
+    is_direct      the request is the peer's own, not one that a router passes on
     """
 
     connection_id: int | None
@@ -42,7 +42,9 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """properties     the application-properties; anything else counts as none
+    """One request.
+
+    properties     the application-properties; anything else counts as none
     body           of the amqp-value section
     """
 
@@ -55,7 +57,7 @@ class Request:
 class Response:
     """statusCode, statusDescription and body of the reply.
 
-    count  of the results of a QUERY, once they are made; None for anything else
+    count  of the results of a QUERY, after they are made; None for anything else
     """
 
     status: int
@@ -77,16 +79,16 @@ class NotAllowedError(ManagementError):
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """The plan of a request, before anything of it is done.
+    """The plan of a request, before any part of it is done.
 
-    facts       that rights decide on; None: a QUERY of several types, which shows those that may be read
-    operation   in upper case, as the request has it
-    entity_type None for a QUERY of all types, and where the requested one is not known
-    perform     does it: status and body of the reply. Errors: ManagementError, ValidationError
+    facts       the rights decide by these; None: a QUERY of several types, which shows the types that may be read
+    operation   in upper case, as in the request
+    entity_type None for a QUERY of all types, and if the requested type is not known
+    perform     performs it: returns status and body of the reply. Errors: ManagementError, ValidationError
     given       what a CREATE or UPDATE sets, by the names that the request uses
-    find        the entity that an UPDATE or DELETE is about, as it is now; None where there is none. Raises nothing
+    find        returns the present entity of an UPDATE or DELETE; None if there is none. Raises nothing
     error_body  of a reply that says that nothing was done
-    is_core     the type's entities are the routing core's
+    is_core     the type's entities are in the routing core
     """
 
     facts: ManagementFacts | None
@@ -100,5 +102,5 @@ class Plan:
 
     @property
     def is_change(self) -> bool:
-        """Would it change something?"""
+        """Returns True if the request would change something."""
         return self.operation in CHANGES or (self.facts is not None and self.facts.operation != READ)

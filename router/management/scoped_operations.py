@@ -1,4 +1,4 @@
-"""CREATE, READ, DELETE and QUERY of entities that each connection has of its own. Nobody else sees them.
+"""CREATE, READ, DELETE and QUERY of entities that belong to one connection and that only this connection sees.
 
 Source: docs/spec/management.md §8.9.
 """
@@ -15,7 +15,7 @@ from router.management.requests import ManagementError, Requester
 
 
 class ScopedOperations:
-    """Of one type, for one request."""
+    """The operations of one type, for one request."""
 
     def __init__(self, scoped: Scoped, entity_type: EntityType, requester: Requester) -> None:
         self._scoped = scoped
@@ -24,7 +24,11 @@ class ScopedOperations:
         self._connection = requester.connection_id if requester.is_direct else None
 
     def perform(self, operation: str, properties: Row, body: object, columns: Sequence[str]) -> tuple[int, object]:
-        """columns  for a QUERY that names none. Errors: ManagementError, ValidationError"""
+        """Performs an operation.
+
+        columns  for a QUERY that names none
+        Errors   ManagementError, ValidationError
+        """
         if operation == "QUERY":
             names = core_names(self._type, requested_names(body), columns)
             rows = islice(self._rows(), max(number(properties, "offset"), 0), None)
@@ -41,7 +45,7 @@ class ScopedOperations:
         raise ManagementError(501, f"Operation '{operation}' not implemented for '{self._type.long_name}' {operations}")
 
     def read(self, properties: Row) -> Row:
-        """The entity that a request selects. Errors: ManagementError, ValidationError."""
+        """Returns the entity that a request selects. Errors: ManagementError, ValidationError."""
         column, value = kind_of(self._type).selector(properties)
         text = str(value) if isinstance(value, str) else shown(value, 200)
         row = next((row for row in self._rows() if row[column] == text), None)

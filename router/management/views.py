@@ -1,7 +1,7 @@
-"""All entities as requests see them: the store's and the owners' rows, secrets hidden; and which one a request selects.
+"""All entities as requests see them, with secrets hidden; and the entity that a request selects.
 
-Two views, as in docs/spec/management.md §5: the agent's, over all types but the core's live ones, with identities like
-`listener/…`; and the core's, over one type, with decimal identities.
+There are two views, as in docs/spec/management.md §5. The agent's view has all types except the core's live ones, with
+identities like `listener/…`. The core's view has one type, with decimal identities.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from router.management.requests import ManagementError
 
 
 class Views:
-    """An owner's rows add live values to the configured entity of the same name, or to the only one of a singleton."""
+    """Adds live values to configured entities, by name. A singleton has only one row of live values."""
 
     def __init__(self, schema: Schema, store: EntityStore) -> None:
         self.schema = schema
@@ -30,18 +30,19 @@ class Views:
     def agent_rows(
         self, base: EntityType | None, is_shown: Callable[[EntityType], bool]
     ) -> Iterator[tuple[EntityType, Row]]:
-        """Entities of a type and its subtypes, of all types for None, as far as they are shown; made as they are asked
-        for.
+        """Yields the shown entities of a type and its subtypes (None: of all types).
+
+        Makes each row when it is asked for.
         """
         for entity_type in filter(is_shown, self.schema.subtypes(base or self.schema.types["entity"])):
             yield from ((entity_type, row) for row in self._of_type(entity_type))
 
     def agent_row(self, entity: Entity) -> Row:
-        """One configured entity with its live values."""
+        """Returns one configured entity with its live values."""
         return self._merge(entity, self._live_of(entity))
 
     def matches(self, attribute: str, value: str) -> Iterator[tuple[EntityType, Row]]:
-        """Entities of the agent's view whose `name` or `identity` is the value."""
+        """Yields the entities of the agent's view whose `name` or `identity` is the value."""
         by_name = attribute == "name"
         entity = self.store.find(name=value) if by_name else self.store.find(identity=value)
         if entity is not None and entity.agent is not None and not kind_of(entity.type).is_hidden:
@@ -56,7 +57,7 @@ class Views:
         return self.store.owner(entity_type).rows
 
     def _found(self, entity_type: EntityType, attribute: str, value: str) -> Iterator[Row]:
-        """The live entities among which is the one whose `attribute` is the value."""
+        """Returns live entities; the one whose `attribute` is the value is among them."""
         provider = self._provider(entity_type)
         if not isinstance(provider, PagedRows):
             return self._of_type(entity_type)
@@ -78,12 +79,12 @@ class Views:
                 yield self._merge(entity, live)
 
     def _is_live_only(self, entity_type: EntityType) -> bool:
-        """Does the agent show the owner's rows as they are?"""
+        """Returns True if the agent shows the owner's rows unchanged."""
         is_operational = "operationalEntity" in entity_type.bases and not entity_type.is_core
         return is_operational and self._provider(entity_type) is not None
 
     def _live_of(self, entity: Entity) -> dict[str, Row]:
-        """Live values with those of `entity` among them; no others where they can be asked for one by one."""
+        """Returns live values that include those of `entity`; only these if the owner can look up one row."""
         provider = self._provider(entity.type)
         if not isinstance(provider, PagedRows) or entity.type.is_core:
             return self._live(entity.type)
@@ -91,7 +92,7 @@ class Views:
         return {} if found is None else {str(entity.attributes["name"]): found}
 
     def _live(self, entity_type: EntityType) -> dict[str, Row]:
-        """The owner's rows by name; under "" that of a singleton."""
+        """Returns the owner's rows by name; a singleton's row has the name ""."""
         provider = self._provider(entity_type)
         if provider is None or isinstance(kind_of(entity_type), CoreKind):
             return {}
@@ -111,14 +112,14 @@ class Views:
     # Selecting in the agent's view
 
     def named_type(self, properties: Row) -> EntityType | None:
-        """The type that the request names, where that is the type of what it selects; so it need not be looked for."""
+        """Returns the type that the request names if it has no subtypes: then its entity need not be looked up."""
         if all(properties.get(key) is None for key in ("name", "identity")) or properties.get("type") is None:
             return None
         named = self.schema.type(properties["type"])
         return named if sum(1 for _ in self.schema.subtypes(named)) == 1 else None
 
     def target(self, properties: Row) -> tuple[EntityType, Row]:
-        """The one entity that name, identity and type select (§7.3)."""
+        """Returns the one entity that name, identity and type select (§7.3)."""
         requested = self.schema.type(properties["type"]) if properties.get("type") is not None else None
         selectors = {key: properties[key] for key in ("name", "identity") if properties.get(key) is not None}
         if not selectors:
@@ -144,8 +145,9 @@ class Views:
         return entity_type, row
 
     def check_exact_type(self, entity_type: EntityType, properties: Row) -> None:
-        """A READ may name the type of what it selects, and no base of it but the standard's name of the management
-        node. Errors: ManagementError.
+        """Refuses a READ that names a base type of what it selects. Errors: ManagementError.
+
+        The standard's name of the management node is allowed.
         """
         requested = properties.get("type")
         if not {"name", "identity"} & properties.keys():
@@ -163,7 +165,7 @@ class Views:
     # The core's view
 
     def core_rows(self, entity_type: EntityType, offset: int = 0) -> Iterator[Row | None]:
-        """Rows of a core type from number `offset` on, by column name; made as they are asked for. None: a pause."""
+        """Returns rows of a core type from number `offset` on, made when they are asked for. None is a pause."""
         kind = kind_of(entity_type)
         if kind.is_in_both_views:
             return self._singleton_rows(entity_type) if offset == 0 else iter(())
@@ -175,7 +177,7 @@ class Views:
         return skip(provider, offset) if provider is not None else iter(())
 
     def core_find(self, entity_type: EntityType, column: str, wanted: str) -> Row | None:
-        """The first row of a core type whose `column` (identity or name) reads as `wanted`."""
+        """Returns the first row of a core type whose `column` (identity or name) has the text `wanted`."""
         if isinstance(kind_of(entity_type), CoreKind):
             entity = self.store.find_core(entity_type, column, wanted)
             return self.core_row(entity) if entity is not None else None

@@ -1,4 +1,4 @@
-"""A well-behaved client that sends itself message after message, and how long each takes while others attack."""
+"""A well-behaved client that sends messages to itself and measures each round trip while other clients attack."""
 
 import threading
 import time

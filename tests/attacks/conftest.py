@@ -1,4 +1,4 @@
-"""One file per attack. Each runs against a daemon that the test starts, and failed before the attack was closed."""
+"""Fixtures for attacks, one file each. A test runs against a daemon that it starts; it failed before the fix."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Raw peers of a daemon that has a configuration of the test's own."""
+"""Raw peers of a daemon with the test's own configuration."""
 
 import socket
 from collections.abc import Iterator

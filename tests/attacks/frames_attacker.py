@@ -1,4 +1,4 @@
-"""A peer that writes frames as it likes, and what the router says to it; daemons for those who attack the engine."""
+"""A peer that writes any frames and reads the router's answers; also daemons for attacks on the engine."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""A router whose clients log in with passwords, and whose only vhost is what a test says."""
+"""A router whose clients log in with passwords, and whose only vhost the test defines."""
 
 import json
 from collections.abc import Iterator, Mapping

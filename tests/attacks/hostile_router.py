@@ -1,4 +1,4 @@
-"""A router in the hands of an attacker, for qdstat and qdmanage: it answers each request with what the test chose."""
+"""A router under an attacker's control, for qdstat and qdmanage: it answers each request with what the test chose."""
 
 import io
 import re

@@ -1,8 +1,8 @@
-"""Makes the costliest of what the router keeps for a peer: `python kept_things.py COUNT MIB [KIND ...]`.
+"""Makes the most expensive objects that the router keeps for a peer: `python kept_things.py COUNT MIB [KIND ...]`.
 
-For each kind, in a process of its own, up to COUNT are made, or as many as MIB pay for. Prints, a line of JSON each,
-how many were made, by how many bytes the process has grown, and how many were charged. The peers are bytes: only the
-router keeps anything.
+For each kind, a separate process makes up to COUNT objects, or as many as MIB pay for. It prints one line of JSON: how
+many objects were made, by how many bytes the process has grown, and how many bytes were charged. The peers are only
+bytes: only the router keeps objects.
 """
 
 import ctypes

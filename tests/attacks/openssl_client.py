@@ -1,6 +1,6 @@
-"""A TLS client that can do what Python's cannot: send KeyUpdates, and records of any type.
+"""A TLS client with functions that Python's lacks: it sends KeyUpdates, and records of any type.
 
-OpenSSL by ctypes, on memory: what it wants to send is taken out, what came is put in.
+It calls OpenSSL through ctypes, in memory: the caller takes out what it sends and puts in what has come.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
-"""A router with a service that may reply, alice who asks it, and others who would like to have the answer.
+"""A router with a service that may reply, its client alice, and other users who want to have the answer.
 
-The rights are the least: alice may send requests and have a dynamic source, the service receives requests and may
-reply. bob may receive from everything. mallory may send requests and may not write to `secret`.
+The rights are minimal: alice may send requests and have a dynamic source, the service receives requests and may reply.
+bob may receive from everything. mallory may send requests and may not write to `secret`.
 """
 
 import json

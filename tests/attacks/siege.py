@@ -1,7 +1,7 @@
-"""A campaign: all attacks at once, from peers with a password and without, while honest clients measure.
+"""A campaign: all attacks at once, from peers with and without a password, while honest clients measure.
 
-`make attack`, or `make attack SECONDS=60 SEED=7`. Exit status 0 only when the router kept its
-budget, gave the memory back, lost no honest message and served honest clients about as fast as before.
+Run `make attack`, or `make attack SECONDS=60 SEED=7`. The exit status is 0 only if the router kept its budget and gave
+the memory back. It must also lose no honest message and serve honest clients about as fast as before.
 """
 
 import argparse

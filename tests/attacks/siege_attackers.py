@@ -1,7 +1,7 @@
-"""The attackers of the campaign: `python siege_attackers.py PORT SECONDS SEED`. Everything at once, each as it likes.
+"""The attackers of the campaign: `python siege_attackers.py PORT SECONDS SEED`. All of them run at once.
 
-Each attacker is a generator that says a little at a time; a turn goes round. They come from addresses of their own,
-with the password of one user or without any, and are as mannerless as the attacks in this folder.
+Each attacker is a generator that sends a little at each step; the steps run in rotation. The attackers come from their
+own addresses, with one user's password or without any. They behave like the attacks in this folder.
 """
 
 import itertools

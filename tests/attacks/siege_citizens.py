@@ -1,6 +1,7 @@
-"""The honest clients of the campaign: `python siege_citizens.py PORT SECONDS`. Prints what they saw, as JSON.
+"""The honest clients of the campaign: `python siege_citizens.py PORT SECONDS`. Prints their measurements as JSON.
 
-One sends itself messages and waits for each: there, its settlement, and back. Another logs in once a second.
+One client sends messages to itself and waits for each: the message, its settlement, and the way back. Another logs in
+once a second.
 """
 
 import json

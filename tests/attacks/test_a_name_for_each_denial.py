@@ -1,7 +1,7 @@
-"""A stranger without a password logs in under another name each time, to fill the memory of whoever audits it.
+"""Attack: a stranger without a password logs in with a new name each time, to fill the memory of the audit's workers.
 
-5,000,000 such denials with names of 200 bytes took workers 2.5 GB each, and once Spark found no memory to go on. Now
-what a worker holds of them as text is of those who may have a burst, and what it gives Spark at a time is little.
+5,000,000 such denials with names of 200 bytes took 2.5 GB in each worker, and once Spark ran out of memory. Now a
+worker keeps as text only names that may have a burst of denials, and passes data to Spark in small portions.
 """
 
 from collections.abc import Sequence

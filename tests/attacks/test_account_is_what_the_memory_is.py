@@ -1,8 +1,8 @@
-"""Attack: things whose bytes are few on the wire and many in memory, within every budget.
+"""Attack: objects with few bytes on the wire and many in memory, within every budget.
 
-8 MB of outcomes with a list of 1,900 nulls took 1.1 GB and were charged 8 MiB; 16 MB of Attaches with as many in their
-filters took 2.2 GB. The account counted encoded bytes; the engine had a node for each value, on both sides. Now for
-every kind of thing in the table (router.core.kept) resident memory grows by at most twice what is charged.
+8 MB of outcomes with a list of 1,900 nulls took 1.1 GB and were charged 8 MiB. 16 MB of Attaches with equal lists in
+their filters took 2.2 GB. The account counted encoded bytes; the engine had a node for each value, on both sides. Now
+resident memory grows by at most twice the charge, for every kind of object in the table (router.core.kept).
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Attack: a directory counts wrong passwords and locks the account. One host locked 60 of 60 accounts within 5 s, for
-the router held its answers back and asked the directory all the same.
+"""Attack: a directory counts wrong passwords and locks the account.
+
+One host locked 60 of 60 accounts within 5 s, because the router delayed its answers but still asked the directory.
 """
 
 import socket

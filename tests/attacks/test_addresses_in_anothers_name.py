@@ -1,5 +1,7 @@
-"""Attack: a neighbour tells of addresses in the name of a router to which its link does not lead. Messages to them go
-there and are lost; or what the router has vanishes for the others. Nobody was told.
+"""Attack: a neighbour announces addresses in the name of a router to which its link does not lead.
+
+Messages to these addresses go to that router and are lost; or the addresses of that router disappear for all others.
+Nothing reported this.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""Attack: a group that may change something and read nothing has the answers to its requests show it the rules.
+"""Attack: a group that may change something and read nothing sees the rules in the answers to its requests.
 
-An UPDATE that changes nothing was answered with the whole entity; a CREATE with another entity's name was refused with
-all that this other one is, of whatever type.
+An UPDATE that changes nothing was answered with the whole entity. A CREATE with another entity's name was refused with
+all attributes of this other entity, of whatever type.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Attack: an Attach, its answer or a Detach that fits where it comes from and not where it goes on.
+"""Attack: an Attach, its answer or a Detach that fits into a frame of its sender, but not into one of the next router.
 
-The link is routed, and what its peer says goes on as one frame, over a connection that is many others' too: of a
-neighbour, or of a broker. The next router closes a connection on which a frame is too large.
+The link is routed, and each of these frames continues as one frame to a neighbour or a broker. Many clients share that
+connection. The next router closes a connection on which a frame is too large.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""A client says what must be answered, over and over, and reads none of the answers.
+"""Attack: a client sends frames that must be answered, again and again, and reads none of the answers.
 
-Sessions that were begun and ended stayed in the AMQP engine until their End was written: 43 to 3,000 MB in twelve
-seconds, with `maxSessions: 1` too, and never given back. Links that were attached and detached likewise. Now a peer
-that does not read its answers is not read.
+Sessions that were begun and ended stayed in the AMQP engine until their End was written. They took 43 to 3,000 MB in
+twelve seconds, even with `maxSessions: 1`, and the memory was never given back. Attached and detached links did the
+same. Now the router does not read from a peer that does not read its answers.
 """
 
 import itertools

@@ -1,7 +1,7 @@
-"""A Begin claims, by its remote-channel, to answer a channel that the router began only to answer another.
+"""Attack: a Begin claims, by its remote-channel, to answer a channel that the router itself began only as an answer.
 
-The AMQP engine then had one session under two channels and freed it while it was in use: the router died of SIGSEGV or
-of an abort, whatever the policy, after 1 to 71 such connections. 1.20 dies of it too.
+The AMQP engine then had one session under two channels and freed it while it was in use. The router died of SIGSEGV or
+of an abort, whatever the policy, after 1 to 71 such connections. 1.20 dies of it, too.
 """
 
 import itertools

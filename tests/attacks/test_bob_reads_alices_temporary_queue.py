@@ -1,4 +1,4 @@
-"""Attack: bob, whose sources say `*`, attaches to alice's dynamic address by one of its names and has her answers."""
+"""Attack: bob, whose sources are `*`, attaches to alice's dynamic address by one of its names and gets her answers."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Attack: to guess passwords, or burn processor time, without a ban, by leaving before the answer."""
+"""Attack: a peer guesses passwords, or uses up processor time, and avoids a ban by leaving before the answer."""
 
 import contextlib
 import os

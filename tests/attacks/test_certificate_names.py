@@ -1,7 +1,7 @@
-"""Attack: a certificate whose names, put together, are those of somebody else.
+"""Attack: a certificate whose name fields, put together, give another user's name.
 
-`CN="alice;Corp"` without an organisation was the user of CN=alice, O=Corp, as was O=alice of CN=alice; and a common
-name that the mapping file gives to others as a display name was taken for it.
+`CN="alice;Corp"` without an organisation gave the user of CN=alice, O=Corp, as O=alice gave the user of CN=alice. Also,
+a common name that equals another user's display name in the mapping file was taken for that display name.
 """
 
 import json

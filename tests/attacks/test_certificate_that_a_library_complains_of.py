@@ -1,7 +1,7 @@
-"""Attack: a client whose certificate makes a library write on the router's standard error, which is its log.
+"""Attack: a client's certificate makes a library write to the router's standard error, which is its log.
 
-A serial number of 0 or below is against RFC 5280, and an authority may give one all the same; cryptography then warned
-with a line that has neither time nor module and names the folder of the installation.
+A serial number of 0 or below violates RFC 5280, but an authority may still issue one. The library cryptography then
+wrote a warning without time and module, which names the folder of the installation.
 """
 
 from pathlib import Path

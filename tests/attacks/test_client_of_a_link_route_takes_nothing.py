@@ -1,9 +1,9 @@
-"""Attack: a client of a link route asks for much and takes nothing, or attaches to what brokers end sessions for.
+"""Attack: a client of a link route requests much and takes nothing, or makes a broker end the session.
 
-Auto links and all routed links to a broker had one session. What such a client did not take filled its window, and
-nobody received anything from the broker any more, for a minute or longer; when the broker ended the session for one
-client's link, the links of all others ended too. Now each routed link has a session of its own, auto links have
-another, and the client pays for what it has asked for.
+Auto links and all routed links to a broker had one session. What such a client did not take filled the window, and no
+client received anything from the broker any more, for a minute or longer. When the broker ended the session because of
+one client's link, the links of all other clients ended too. Now each routed link has its own session, auto links have
+another, and the client pays for what it has requested.
 """
 
 from typing import Any

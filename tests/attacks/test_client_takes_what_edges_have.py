@@ -1,5 +1,7 @@
-"""Attack: a client with every right of a client takes what edge routers have: their services, the link by which another
-edge gets its messages, and the uplink's address on an edge, where what others send into the network waits for nobody.
+"""Attack: a client with every right of a client takes what belongs to edge routers.
+
+It tries their services, and the link by which another edge gets its messages. It also tries the uplink's address on an
+edge, which would give it the messages that other clients send into the network.
 """
 
 from collections.abc import Iterator

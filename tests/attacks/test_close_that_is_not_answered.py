@@ -1,8 +1,9 @@
-"""A client is told why its connection ends, and goes on: it sends, floods, never closes, or a hundred do at once.
+"""Attack: a client learns why its connection ends, and continues: it sends, floods, never closes; or a hundred do.
 
-The router used to close the socket with bytes unread, which reset the client's: 40 MB against a limit of 30 MB, and the
-client never read which limit. Now it reads on and throws away, and these clients try to make that dear: of descriptors
-they hold 16 a host and 64 in all, for five seconds each, and 32 MiB are read from each.
+The router used to close the socket with bytes unread, which reset the client's socket: it sent 40 MB against a limit of
+30 MB, and never read which limit. Now the router reads on and drops the bytes. These clients try to make that
+expensive. They hold at most 16 descriptors for one host and 64 in all, for five seconds each. The router reads at most
+32 MiB from each.
 """
 
 import contextlib

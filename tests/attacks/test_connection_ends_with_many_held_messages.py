@@ -1,7 +1,7 @@
-"""Attack: messages that a budget or a streamed message keeps waiting, or many routed links, and the connection ends.
+"""Attack: a connection ends with many messages that wait for a budget or a streamed message, or with many routed links.
 
-All messages that came before the end are forwarded, as routing §9.4 asks, and each link's container is told. That was
-done in one go.
+All messages that came before the end are forwarded, as routing §9.4 asks, and each link's container learns of the end.
+That was done in one pass, without a pause for other connections.
 """
 
 from memory_net import Net, broker

@@ -1,5 +1,7 @@
-"""Attack: connections that come and go. Each left objects that refer to each other: nine kilobytes and more, until the
-next full garbage collection, which had to come often enough to hold up every message.
+"""Attack: connections that come and go.
+
+Each left objects that refer to each other, nine kilobytes and more, until the next full garbage collection. That
+collection had to run often enough to delay every message.
 """
 
 import gc

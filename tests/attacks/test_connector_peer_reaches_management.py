@@ -1,5 +1,7 @@
-"""Attack: the router connects to a broker that is hostile, or has been taken. The broker attaches $management on that
-connection, as it may attach anything, and has the router open a listener for everybody.
+"""Attack: the router connects to a broker that is hostile, or has been taken over.
+
+The broker attaches $management on that connection, as it may attach anything, and makes the router open a listener for
+everyone.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Attack: an edge, an interior or a neighbour sends a message for the router itself, in parts, of which the last makes
-it longer than it may be. It was settled, and its reader went on to read it: the router died when the link or its
-session ended.
+"""Attack: an edge, an interior or a neighbour sends a message for the router itself that is too long.
+
+It comes in parts, and the last part makes it too long. The router settled it, but its reader still read it: the router
+died when the link or its session ended.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Attack: logins at a directory that takes connections and never answers, to hold up traffic and other logins."""
+"""Attack: logins at a directory that accepts connections and never answers, to delay traffic and other logins."""
 
 import socket
 import time

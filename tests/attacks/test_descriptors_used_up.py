@@ -1,5 +1,6 @@
-"""Attack: a user who may connect does so until the process has no file descriptor left. Then changed policies were not
-read, the audit log could not begin a file, and the loop did nothing but try to accept.
+"""Attack: a user who may connect does so until the process has no file descriptor left.
+
+Then the router read no changed policies, the audit log could not begin a file, and the loop only tried to accept.
 """
 
 import signal

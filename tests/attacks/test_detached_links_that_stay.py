@@ -1,7 +1,7 @@
-"""Attack: links whose Detach the router has nothing to answer to, attached and detached, on and on.
+"""Attack: links whose Detach the router need not answer are attached and detached again and again.
 
-The engine kept each with all its texts until its session ended, charged to nobody: 28 MB for a thousand links, which
-the router refuses, or which are on a session that it has ended.
+The engine kept each link with all its texts until its session ended, charged to no account: 28 MB for a thousand links.
+The router refuses these links, or they are on a session that it has ended.
 """
 
 import sys

@@ -1,5 +1,6 @@
-"""Attack: logins at an authenticator that does not answer, to hold up everybody else: established connections, logins
-at other authenticators, memory.
+"""Attack: logins at an authenticator that does not answer, to use up memory and to delay all others.
+
+The others are established connections and logins at other authenticators.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""Attack: a client calls its container and its link as those of another are called, and has that one's durable
-subscription at a broker, where it was called `LINK@CONTAINER`. While the other is connected, the refusal tells that
-there is such a subscription.
+"""Attack: a client takes the container id and the link name of another client, and gets its durable subscription.
+
+At the broker the subscription had the name `LINK@CONTAINER`. While the other client is connected, the refusal reveals
+that such a subscription exists.
 """
 
 from typing import Any

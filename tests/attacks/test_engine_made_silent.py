@@ -1,8 +1,8 @@
-"""A client makes the router need a channel or a handle that it does not have.
+"""Attack: a client makes the router need a channel or a handle that it does not have.
 
-The AMQP engine then wrote nothing any more, for good, and went on taking frames: each session and link stayed, 200 MB
-in twelve seconds, and its memory was not given back. Begin and End in turn in one read were enough where `maxSessions`
-is 1 or the client offers one channel.
+The AMQP engine then never wrote anything again, but still took frames: each session and link stayed, 200 MB in twelve
+seconds, and its memory was not given back. Alternating Begin and End in one read were enough if `maxSessions` is 1 or
+the client offers one channel.
 """
 
 import pytest

@@ -1,6 +1,6 @@
-"""Attack: two patterns that mean the same, `a/*/#` and `a/#/*`: the second's end was the first's.
+"""Attack: two patterns with the same meaning, `a/*/#` and `a/#/*`: the end of the second was the end of the first.
 
-Then messages that were for every subscriber went to one of them.
+Then messages for every subscriber went to only one of them.
 """
 
 from collections.abc import Iterator

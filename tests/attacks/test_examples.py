@@ -1,6 +1,6 @@
-"""Attack: an example that does not keep apart whom it says it keeps apart, which somebody then puts to use.
+"""Attack: an example that does not separate the users it claims to separate, and that an operator then uses.
 
-Every example is started as it says, used for what it is for, and attacked by its neighbours.
+The test starts every example as documented, uses it as intended, and attacks it as a neighbour.
 """
 
 import re

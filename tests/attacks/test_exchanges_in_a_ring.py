@@ -1,8 +1,9 @@
-"""Attack: exchanges that name each other, as next hop or alternate, on one router, on several, or on edges, send one
-message round for ever. Who may change an exchange of one router, or configures two, needs no more than that.
+"""Attack: exchanges that name each other, as next hop or alternate, send one message round forever.
 
-A message passes one exchange; over edges, where messages have no trace, one of its edge, one of an interior router and
-one of another edge. Source: docs/spec/routing.md §18, 8.
+They are on one router, on several, or on edges. A user who may change or configure exchanges needs no other right.
+
+A message passes one exchange. Over edges, where messages have no trace, it passes one of its edge, one of an interior
+router and one of another edge. Source: docs/spec/routing.md §18, 8.
 """
 
 from typing import Any

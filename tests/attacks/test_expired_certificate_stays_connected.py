@@ -1,4 +1,4 @@
-"""Attack: to log in by a certificate, and to stay when it has expired."""
+"""Attack: a client logs in with a certificate, and stays connected after the certificate has expired."""
 
 from pathlib import Path
 

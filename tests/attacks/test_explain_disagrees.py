@@ -1,6 +1,6 @@
 """Attack: a policy that passes `qdpolicy test`, and a daemon that decides something else.
 
-`explain` and `test` judged an address by its text alone, and said of what the router denied that it is allowed.
+`explain` and `test` judged an address only by its text, and reported addresses as allowed that the router denied.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Attack: a path that leads out of httpRootDir, by `..` in any coding, a link, or a NUL in the name; and a FIFO in the
-folder, for which whoever opens it waits.
+"""Attack: a path that leads out of httpRootDir, by `..` in any coding, a link, or a NUL in the name.
+
+Also a FIFO in the folder, which blocks any process that opens it.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A peer is refused thousands of times, so that the disk fills with records of it, or others' records are lost.
+"""Attack: a peer is refused thousands of times, so that records fill the disk or records of other peers are lost.
 
-20,000 denied attaches of one connection that stayed wrote 23 MB of log and audit log, 4,000 bad headers without a
-login 2.8 MB. Now an owner's refusals are written in full within a budget of bytes, and beyond it as a number. All of
+20,000 denied attaches of one connection that stayed wrote 23 MB of log and audit log; 4,000 bad headers without a login
+wrote 2.8 MB. Now an owner's refusals are written in full within a budget of bytes, and beyond it as a number. All of
 them are counted: the audit log, with its sums, and management say how many there were.
 """
 

@@ -1,5 +1,6 @@
-"""Attack: a neighbour that lies floods long updates faster than another neighbour reads, one that is far away. What
-waited there was charged to the slow one, whose connection was closed for it.
+"""Attack: a lying neighbour floods long updates faster than another, distant neighbour reads.
+
+The waiting updates were charged to the slow neighbour, and its connection was closed for it.
 """
 
 import pytest

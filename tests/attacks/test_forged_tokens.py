@@ -1,4 +1,4 @@
-"""Attack: to log in by a token that the issuer has not made, or has made for another time, place or purpose."""
+"""Attack: a login with a token that the issuer has not made, or has made for another time, place or purpose."""
 
 import hashlib
 import hmac

@@ -1,7 +1,7 @@
-"""A client names its container, an address or itself so that `qdstat --csv` is a spreadsheet with a formula in it.
+"""Attack: a client names its container, an address or itself so that `qdstat --csv` prints a formula.
 
-`=cmd|' /C calc'!A0` starts a program where the operator says yes once, and `=HYPERLINK(...)` sends other cells away.
-A cell that a spreadsheet takes for a formula gets a `'` in front. Numbers stay numbers, the negative ones too.
+In a spreadsheet, `=cmd|' /C calc'!A0` starts a program if the operator confirms once, and `=HYPERLINK(...)` sends other
+cells away. A cell that a spreadsheet takes for a formula gets a `'` in front. Numbers stay numbers, also negative ones.
 """
 
 import csv

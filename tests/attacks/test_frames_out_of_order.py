@@ -1,7 +1,8 @@
-"""Frames that no state of the connection allows: on channels never begun, handles never attached, deliveries of others.
+"""Attack: frames that no state of the connection allows.
 
-Some of them corrupted the AMQP engine's memory, some were done, some were taken in silence. Each is a violation that
-closes the connection with its condition.
+They use channels that were never begun, handles that were never attached, and deliveries of other links. Some corrupted
+the AMQP engine's memory, some were carried out, some were silently accepted. Each is a violation that closes the
+connection with its condition.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Attack: to guess passwords at the service of an authServicePlugin, which knows nothing of the hosts that guess."""
+"""Attack: a peer guesses passwords at the service of an authServicePlugin, which does not know the guessing hosts."""
 
 import socket
 import time

@@ -1,7 +1,8 @@
-"""Attack: peers who are not known begin TLS handshakes, and nobody else is served meanwhile.
+"""Attack: unknown peers begin TLS handshakes, and no other client is served during that time.
 
-1,500 ClientHellos of 517 bytes took up to 5.7 s in one pass of the event loop, 400 chains of 90 certificates 4.6 s; a
-ban came too late for those that had been accepted, and a handshake that was not finished counted for none.
+1,500 ClientHellos of 517 bytes took up to 5.7 s in one pass of the event loop, 400 chains of 90 certificates took 4.6
+s. A ban came too late for connections that had already been accepted, and an unfinished handshake did not count towards
+a ban.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Attack: to tell by the work that a login costs the router which users there are."""
+"""Attack: a peer finds out which users exist by the work that a login costs the router."""
 
 import os
 import statistics

@@ -1,6 +1,7 @@
-"""Attack: by the service of an authServicePlugin, or what has taken its place: it floods, says nothing, or lies.
+"""Attack: the service of an authServicePlugin, or a program in its place, floods, says nothing, or lies.
 
-Each fault by itself is in tests/daemon/test_daemon_auth_service.py; here it is many at once, and what they leave.
+Each single fault is in tests/daemon/test_daemon_auth_service.py; here many come at once, and the test checks what they
+leave.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""A broker behind a connector answers the router's Open and then says frames in orders that AMQP does not know.
+"""Attack: a broker that a connector has reached answers the router's Open and then sends frames in forbidden orders.
 
-The AMQP engine trusted it as it trusts clients, whose orders of frames killed the router; some of these it took in
-silence. Each is a violation that closes the connection with its condition.
+The AMQP engine trusted the broker as it trusted clients, whose orders of frames killed the router; some of these orders
+it accepted silently. Each is a violation that closes the connection with its condition.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Attack: a policyDir that is written to take the router's memory, its time, or its later changes.
 
-Whoever may write one tenant's file can put anything in its place. Whatever lies there, the rules in force stay, the
-failure is logged, counted and recorded, and the next change is taken as soon as the folder can be used again.
+A user who may write one tenant's file can put anything in its place. Whatever is there, the rules in force stay, and
+the failure is logged, counted and recorded. The next change takes effect as soon as the folder can be used again.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Attack: frames of WebSocket that are not masked, have reserved bits, announce terabytes, come in endless fragments or
-as Pings; and pages of strangers that open a WebSocket in their visitor's name.
+"""Attack: hostile WebSocket frames, and pages of strangers that open a WebSocket in their visitor's name.
+
+The frames are not masked, have reserved bits, announce terabytes, or come in endless fragments or as Pings.
 """
 
 import pytest

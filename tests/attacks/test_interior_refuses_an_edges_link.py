@@ -1,7 +1,7 @@
 """Attack: a client of an edge uses an address that the interior refuses to the edge, and leaves.
 
-The edge did not take note that the interior had detached the link, and detached it once more when the client left: the
-engine used the link after its memory was free, and the edge crashed at times. Only the sanitizer sees it each time:
+The edge did not notice that the interior had detached the link, and detached it again when the client left. The engine
+used the link after its memory was free, and the edge sometimes crashed. Only the sanitizer sees it each time:
 tests/asan runs this file with it.
 """
 

@@ -1,6 +1,6 @@
-"""Attack: a second `targets` further down in a vhost, which quietly replaces the one that was reviewed.
+"""Attack: a second `targets` further down in a vhost silently replaces the one that was reviewed.
 
-The daemon took the last; `qdpolicy` refused the file. Both refuse, by the same place.
+The daemon used the last one; `qdpolicy` refused the file. Now both refuse, and name the same place.
 """
 
 import subprocess

@@ -1,5 +1,7 @@
-"""Attack: a client makes a link route of the pattern `#` for its connection, to keep everybody from every address:
-those that have receivers, those that are denied to the client itself, and those that a broker serves.
+"""Attack: a client makes a link route with the pattern `#`, to keep all other clients from every address.
+
+These are addresses that have receivers, addresses that are denied to the client itself, and addresses that a broker
+serves.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""A client makes link routes whose pattern takes long to judge: 65 ms each, in which nobody else was served.
+"""Attack: a client makes link routes that take long to judge: 65 ms each, during which no other client is served.
 
-Policy was asked about each number of words, up to 16, that two wide words may stand for, with all words of the pattern.
+Policy was asked about each number of words, up to 16, for each of two words `#`, with all words of the pattern.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Attack: a clerk who reaches $management has the router write its log, and with it what he sends, into any file."""
+"""Attack: a clerk who reaches $management makes the router write its log, with text that he sends, into any file."""
 
 from pathlib import Path
 from typing import Any

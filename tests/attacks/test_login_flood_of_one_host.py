@@ -1,4 +1,4 @@
-"""Attack: one host keeps the threads that verify passwords busy, and nobody else can log in."""
+"""Attack: one host keeps the threads busy that verify passwords, so that no other client can log in."""
 
 import contextlib
 import socket

@@ -1,7 +1,7 @@
-"""Frames whose bytes are no performative of AMQP's, or one with fields that it cannot have.
+"""Attack: frames whose bytes are not an AMQP performative, or are one with impossible fields.
 
-The AMQP engine takes a field of another type for 0, pays a list's count no attention and cuts what is too long: two
-readers of such a frame see two things. Each is refused before anything of it is done.
+The AMQP engine reads a field of a wrong type as 0, ignores a list's count and cuts what is too long. So two readers of
+such a frame see different things. Each is refused before any part of it is carried out.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Attack: `denyTargets: $management`, and the agent is asked by another of its names."""
+"""Attack: policy has `denyTargets: $management`, and a client reaches the agent by another of its names."""
 
 import json
 from collections.abc import Iterator

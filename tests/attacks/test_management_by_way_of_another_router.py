@@ -1,5 +1,7 @@
-"""Attack: a router of the network that was taken, or its administrator, or one with another policy or none, passes on
-requests that change another router, which knows neither the user nor his group.
+"""Attack: another router of the network passes on requests that change this router, which does not know their user.
+
+That router was taken over, or its administrator attacks, or it has another policy or none. This router knows neither
+the user nor his group.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Attack: whoever reaches $management changes the router, and nothing says afterwards who did, or what was before."""
+"""Attack: a user who reaches $management changes the router, and no record says who did it, or what was before."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""Thousands of Attaches, or Begins, in a few reads: each was worked off before anybody else had a turn.
+"""Attack: thousands of Attaches or Begins in a few reads: each read was handled before any other peer had a turn.
 
-Now a connection has so many control frames a turn. Others wait for a turn, not for all.
+Now a connection handles a limited number of control frames in one turn. Other peers wait for one turn, not for all
+frames.
 """
 
 import pytest

@@ -1,7 +1,7 @@
-"""A permitted client has the router hold what nobody takes: messages, links, records, parts of messages.
+"""Attack: a permitted client makes the router hold what no receiver takes: messages, links, records, message parts.
 
-Twelve senders and a receiver without credit filled 700 MB in four seconds. Now all that is held is charged to somebody,
-and whoever is over his budget is held back, then refused, then closed. Others do not notice.
+Twelve senders and a receiver without credit filled 700 MB in four seconds. Now everything that is held is charged to an
+account. An account over its budget is held back, then refused, then closed. Other clients do not notice.
 """
 
 import itertools

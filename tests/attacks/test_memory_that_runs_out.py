@@ -1,10 +1,10 @@
 """Attack: a container has less memory than the budgets, and one user fills it within them.
 
-The AMQP engine does not look whether it was given the memory that it asked for: the process died, with everybody's
-connections. Now the connection that holds most is closed before, and the others do not notice.
+The AMQP engine does not check whether it got the memory that it asked for: the process died, with all connections. Now
+the router first closes the connection that holds most, and the other connections do not notice.
 
-Where more came within a second than was free, nobody looked in time, and the engine wrote past its buffers: the heap
-was overwritten with what the peer had sent.
+If more came within a second than was free, no check came in time, and the engine wrote past its buffers: the heap was
+overwritten with what the peer had sent.
 """
 
 import resource

@@ -1,7 +1,7 @@
-"""A message that begins and never ends: it occupied its receiver for ever, and all other messages waited behind it.
+"""Attack: a message begins and never ends. It occupied its receiver forever, and all other messages waited for it.
 
-Now one that makes no progress for messageProgressTimeout is given up: aborted to its receivers, rejected to its sender,
-whose link is closed. A byte now and then is no progress.
+Now a message that makes no progress for messageProgressTimeout is given up: aborted to its receivers, rejected to its
+sender, whose link is closed. A single byte from time to time is not progress.
 """
 
 import time

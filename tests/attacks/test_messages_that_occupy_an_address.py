@@ -1,8 +1,8 @@
-"""Attack: a large message for each receiver of an address, each of which comes a little faster than counts as progress.
+"""Attack: a large message for each receiver of an address; each comes slightly faster than the limit for progress.
 
-7 kB/s kept an address of five receivers from everybody, for ever, and nothing was recorded. Now a message for whose
-receiver others wait has a time by its size, and at most ten times messageProgressTimeout; of an address's receivers one
-user's messages hold half. Each that is given up is on record with its user.
+7 kB/s blocked an address with five receivers for all other users, forever, and nothing was recorded. Now a message has
+a time by its size if other messages wait for its receiver, and at most ten times messageProgressTimeout. One user's
+messages hold at most half of an address's receivers. Each message that is given up is recorded with its user.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Attack: a group that is there to watch reaches $management, and with one UPDATE of its vhost may do everything."""
+"""Attack: a group for monitoring reaches $management, and gives itself every right with one UPDATE of its vhost."""
 
 from pathlib import Path
 from typing import Any

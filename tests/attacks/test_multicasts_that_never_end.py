@@ -1,8 +1,9 @@
-"""Attack: large multicasts are begun and never ended, by somebody who may do nothing but send.
+"""Attack: a user who may only send begins large multicasts and never ends them.
 
-Every receiver that had not taken its copy had one of its own: 9 MB sent were 1.6 GB held. Who had taken all that there
-was of one was charged for it until its end: 182 kB and 1.5 kB/s stopped everything for a connection with 205 receivers,
-and the audit named its user. Now what waits is held once, and a message that has not ended costs its sender alone.
+Every receiver that had not taken its copy had its own copy: 9 MB sent were 1.6 GB held. A receiver that had taken
+everything so far was charged for the message until its end: 182 kB and 1.5 kB/s stopped a connection with 205 receivers
+completely, and the audit named its user. Now waiting data is held once, and an unfinished message costs only its
+sender.
 """
 
 from collections.abc import Iterator

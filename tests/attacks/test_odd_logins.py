@@ -1,7 +1,7 @@
-"""Attack: logins that a mechanism, a service or a verifier has not expected.
+"""Attack: logins that a mechanism, a service or a verifier does not expect.
 
-An error of ours counts for no ban, an empty password is an anonymous bind that a directory lets in, and a user without
-a name has the rights that policy gives to the name "".
+An error of our own does not count towards a ban. An empty password is an anonymous bind that a directory accepts. A
+user without a name has the rights that policy gives to the name "".
 """
 
 from typing import Any

@@ -1,11 +1,11 @@
-"""One frame, or one hang-up, that is the work of thousands: it was done in one go, and everybody else waited.
+"""Attack: one frame, or one closed connection, causes the work of thousands, without a pause for other connections.
 
 - an Attach whose capabilities are 15,000 symbols without a letter: 60 ms each, and decoded four times
-- a Disposition of tens of thousands of deliveries, an End or a hang-up with them unsettled: 0.1 to 0.6 s
-- a hang-up with thousands of receivers on one address: 4 s for 10,000, by the square of their number
-- handles that fall into one place of the engine's hash table: each frame looked through all links
+- a Disposition of tens of thousands of deliveries, or an End or a close with unsettled ones: 0.1 to 0.6 s
+- a close with thousands of receivers on one address: 4 s for 10,000, growing with the square of their number
+- handles that fall into one place of the engine's hash table: each frame searched all links
 
-Now frames hold so many values, and the rest is done in turns.
+Now the number of values in a frame is limited, and the rest is done in turns.
 """
 
 import itertools

@@ -1,7 +1,7 @@
-"""A receiver says what becomes of a message, does not settle it, and goes: its sender was told two outcomes.
+"""Attack: a receiver gives a message a state, does not settle it, and leaves: its sender received two outcomes.
 
-First the receiver's, then `modified`. A sender that had taken the first for the outcome had an `accepted` message that
-failed, or sent one a second time. An outcome is final (AMQP 1.0 §2.6.12): what the sender was told stands.
+The first was the receiver's, the second `modified`. A sender that took the first for the outcome had an `accepted`
+message that failed, or sent one a second time. An outcome is final (AMQP 1.0 §2.6.12): the first one stays valid.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Attack: a receiver gives outcomes whose annotations, or errors, are lists of tiny values, and settles nothing.
 
-A null is one byte on the wire and was 72 in the engine, on both sides: 8 MB of outcomes took 1.1 GB, charged 8 MiB, and
-16 MB killed a router of 2 GiB. Or it names thousands of deliveries in one frame, and each got a copy.
+A null is one byte on the wire and was 72 in the engine, on both sides: 8 MB of outcomes took 1.1 GB and were charged 8
+MiB, and 16 MB killed a router of 2 GiB. Or one frame names thousands of deliveries, and each got a copy.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""A password under a misspelt name goes into the log of whoever checks the file, or starts the router with it.
+"""Attack: a password under a misspelt name gets into the log of a user who checks the file or starts the router.
 
 `pasword: hunter2` in an sslProfile is an error, and `qdpolicy lint` showed the line with it: on a terminal, in SARIF,
-in the log of a pipeline that many may read. Messages show no value of an attribute that is a secret, is named nearly as
-one, or that nobody knows: neither those of `qdpolicy`, nor the router's when it does not start, nor `qdmanage`'s.
+in a pipeline's log that many may read. Now messages show no value of a secret, of an attribute with a similar name, or
+of an unknown attribute. This holds for `qdpolicy`, for a router that does not start, and for `qdmanage`.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Attack: to guess at one user's password from many hosts, each of which fails too seldom for a ban."""
+"""Attack: many hosts guess one user's password, and each host fails too seldom for a ban."""
 
 import socket
 import time

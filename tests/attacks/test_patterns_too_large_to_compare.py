@@ -1,7 +1,6 @@
-"""Attack: patterns whose comparison takes gigabytes, from somebody whose policy a pipeline lints and compares.
+"""Attack: patterns whose comparison takes gigabytes, from a user whose policy a pipeline lints and compares.
 
-`qdpolicy` runs under limits here that stop what is not bounded. It has to answer, name the patterns, and call nothing
-equal.
+`qdpolicy` runs here under limits that end unbounded work. It must answer, name the patterns, and call nothing equal.
 """
 
 import json

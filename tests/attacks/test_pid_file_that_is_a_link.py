@@ -1,7 +1,8 @@
-"""Somebody who may write to the folder of the pid file puts a link there, and root writes through it.
+"""Attack: a user who may write to the folder of the pid file puts a link there, and root writes through it.
 
-`qdrouterd -d -P /run/ours/pid` wrote its process id over the file that the link names, /etc/passwd as well. A link or a
-file that is no pid file of ours stays as it is, and the router does not start; an old pid file of ours is replaced.
+`qdrouterd -d -P /run/ours/pid` wrote its process id over the file that the link names, even /etc/passwd. Now a link, or
+a file that is not a pid file of ours, stays as it is, and the router does not start. An old pid file of ours is
+replaced.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""Attack: peers that press in before they are known. Three reasons for that were public and never said, so that an
-auditor who looked for them found nothing.
+"""Attack: peers try to overload the router before their login.
+
+Three reason codes for that were documented but never used, so that an auditor who searched for them found nothing.
 """
 
 import socket

@@ -1,7 +1,7 @@
-"""Attack: a receiver asks for more than its session's window holds, reads nothing, and detaches. What had not left for
-it stayed in the engine, which counted it for the session for ever: past half a MiB nothing came on that any more.
+"""Attack: a receiver asks for more than its session's window holds, reads nothing, and detaches.
 
-Receivers of an edge's clients share one session between the edge and its interior.
+What had not been sent to it stayed in the engine, which counted it for the session forever: beyond half a MiB nothing
+more came on that session. Receivers of an edge's clients share one session between the edge and its interior.
 """
 
 import pytest

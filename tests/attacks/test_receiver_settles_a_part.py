@@ -1,7 +1,7 @@
-"""A receiver of a multicast takes nothing of a large message, and then settles what it has of it.
+"""Attack: a receiver of a multicast takes only a part of a large message, and then settles that part.
 
-The router was told that nobody waits for it any more, and did not go on with the message: the sender and all other
-receivers waited until messageProgressTimeout, though nobody held the message back.
+The router learned that no receiver waits for the message, and did not continue it: the sender and all other receivers
+waited until messageProgressTimeout, although no receiver held the message back.
 """
 
 import pytest

@@ -1,7 +1,7 @@
-"""A receiver of a multicast that takes nothing of a large message: the sender and all other receivers waited for it.
+"""Attack: a receiver of a multicast takes nothing of a large message: the sender and all other receivers waited for it.
 
 It granted credit and stopped reading, opened no session window, or granted no credit at all. Now its link is closed
-after messageProgressTimeout, and the others go on.
+after messageProgressTimeout, and the other receivers continue.
 """
 
 import socket

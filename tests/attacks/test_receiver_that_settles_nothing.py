@@ -1,6 +1,6 @@
-"""Attack: a receiver with endless credit that reads and settles nothing, and senders whose messages are large.
+"""Attack: a receiver with endless credit reads and settles nothing, and the senders' messages are large.
 
-The number of its messages is bounded by the senders' credit; the engine keeps the bytes of each until it is settled.
+The senders' credit limits the number of its messages, but the engine keeps the bytes of each until it is settled.
 """
 
 import pytest

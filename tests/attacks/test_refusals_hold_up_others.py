@@ -1,7 +1,7 @@
-"""A user is refused thousands of links a second, and everybody else's messages wait behind the answers.
+"""Attack: a user is refused thousands of links a second, and the messages of all others wait for these answers.
 
-5,000 refused links a second of one connection made the round trip of others 2.5 times as long. Now a user is refused
-1,000 times at once and 300 times a second. Where he asks for more, the connections that ask are not read until then.
+5,000 refused links a second of one connection made the round trip of other clients 2.5 times as long. Now a user is
+refused 1,000 times at once and 300 times a second. If he asks for more, his asking connections are not read until then.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Attack: to stay connected when one's user was removed, has another password, or for ever."""
+"""Attack: a client stays connected after its user was removed or got another password, or stays connected forever."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Attack: a service keeps the reply-to of a request, or a link to it, and sends there long after."""
+"""Attack: a service keeps the reply-to of a request, or a link to it, and sends to it long after."""
 
 from pathlib import Path
 

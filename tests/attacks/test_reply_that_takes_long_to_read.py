@@ -1,7 +1,7 @@
-"""A hostile router's reply holds qdstat for as long as its author likes: millions of tiny values, deeply nested.
+"""Attack: a hostile router's reply occupies qdstat as long as its author wants: millions of tiny, deeply nested values.
 
-A reply of 12 MB of them took 12 s to decode, after the deadline of 5 s had been met; a router might send 64 MB, and one
-page after the other. The values of a reply are limited, those of a query, and the time of a command line.
+A reply of 12 MB took 12 s to decode, after the deadline of 5 s had been met; a router might send 64 MB, and one page
+after the other. Now the values of a reply, the values of a query, and the time of a command line are limited.
 """
 
 import struct

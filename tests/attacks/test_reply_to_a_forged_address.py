@@ -1,4 +1,4 @@
-"""Attack: a request names another's address as its reply-to, and the service, which may reply, writes there."""
+"""Attack: a request has another client's address as its reply-to, and the service, which may reply, writes there."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Attack: a client of one router names as its reply-to an address where it may not write, and a service of another
-router, which cannot know what that client may, writes there: by a trunk, an uplink or an edge.
+"""Attack: a client's reply-to is an address where it may not write, and a service of another router writes there.
 
-The router where the client is connected says what its reply-to is worth, as routers that judge it tell each other.
+That router cannot know what the client may; the message comes by a trunk, an uplink or an edge. Therefore the router
+where the client is connected judges its reply-to, and routers that judge reply-tos pass the result to each other.
 """
 
 from dataclasses import dataclass

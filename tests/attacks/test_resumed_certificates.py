@@ -1,6 +1,7 @@
-"""Attack: to resume a TLS session, and with it EXTERNAL, when the certificate has expired or its authority was removed.
+"""Attack: a client resumes a TLS session, and EXTERNAL with it, although its certificate is no longer valid.
 
-With a ticket or by its number, while the connection that began it is open or after, in TLSv1.2 and TLSv1.3.
+The certificate has expired, or its authority was removed. The client resumes with a ticket or by the session's number,
+while the first connection is open or later, in TLSv1.2 and TLSv1.3.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Attack: to stay connected, or to come in, by a certificate that was revoked, or that another authority has issued."""
+"""Attack: a client connects or stays connected with a certificate that was revoked or that another authority issued."""
 
 import datetime
 import os

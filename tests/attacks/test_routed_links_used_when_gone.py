@@ -1,13 +1,12 @@
-"""Attack: routed links end on one side while the other side of them goes, in turns.
+"""Attack: routed links end on one side while their other side ends, in turns.
 
 The router used links of its engine after their memory was free, and freed one twice:
- - A client has more links in a session than end with it in one go, detaches one of them, and ends the session. The
+ - A client has more links in a session than end with it in one turn, detaches one of them, and ends the session. The
    container answers that Detach between two turns.
- - A container is lost that more links lead to than learn it at once. The engine's objects of its connection were
-   released before all of those had learnt it, and clients that left meanwhile had it told of that.
+ - A container is lost, and more links lead to it than learn of the loss in one turn. The engine's objects of its
+   connection were released before all links had learned of it. Clients that left in between made the router use them.
 
-Client and container may be one and the same person. Only the sanitizer sees it each time: tests/asan runs this file
-with it.
+Client and container may be the same person. Only the sanitizer sees it each time: tests/asan runs this file with it.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""Attack: a peer with a good certificate of its own joins the network under the router id of another: it is told of all
-addresses, and given the messages for that one. 1.20 believes every peer its id.
+"""Attack: a peer with a good certificate of its own joins the network under the router id of another router.
+
+It learns of all addresses, and gets the messages for the other router. 1.20 believes any id that a peer claims.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
-"""`qdrouterd -U qdrouterd` without `-d` went on as root and said nothing: one fault in it, and the host is lost.
+"""Attack: `qdrouterd -U qdrouterd` without `-d` silently stayed root: one fault in it, and the host is lost.
 
-The user is taken on in the foreground too, before the configuration is read; a router that cannot does not start.
+Now the process becomes that user in the foreground too, before the configuration is read. A router that cannot do this
+does not start.
 """
 
 import os

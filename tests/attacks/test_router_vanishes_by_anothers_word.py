@@ -1,6 +1,7 @@
-"""Attack: a neighbour floods advertisements and link states in the name of a router to which its link does not lead:
-that it has started anew, has no addresses, or no links. All that was known of the router was forgotten again and again,
-or messages to it had no way. Nobody was told.
+"""Attack: a neighbour floods advertisements and link states in the name of a router to which its link does not lead.
+
+They say that the router has started again, has no addresses, or no links. All that was known of the router was
+forgotten again and again, or messages to it had no route. Nothing reported this.
 """
 
 from typing import Any

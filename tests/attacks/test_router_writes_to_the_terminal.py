@@ -1,8 +1,8 @@
-"""A hostile router answers qdstat and qdmanage with texts that a terminal obeys or a reader misreads.
+"""Attack: a hostile router answers qdstat and qdmanage with texts that a terminal obeys or a reader misreads.
 
-qdstat printed the router's id as it came: escape sequences, which rewrite what is on the screen and talk back to the
-shell; directional marks, which turn a line around; and names with line ends, which faked lines of their own. All that
-the tools print of others passes one function (`policy/printing.py`), the texts of errors as well. JSON stays JSON.
+qdstat printed the router's id unchanged. It may contain escape sequences, which rewrite the screen and send answers to
+the shell; directional marks, which reverse a line; and line ends, which fake lines. Now one function
+(`policy/printing.py`) treats all foreign text that the tools print, including errors. JSON stays JSON.
 """
 
 import json

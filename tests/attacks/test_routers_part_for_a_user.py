@@ -1,6 +1,8 @@
-"""Attack: a user sends to a receiver of his own on another router, which takes the messages and settles nothing, or
-gives no credit, until the budgets of the connection between the routers are full. Neither router heard the other any
-more: both took each other for gone, and an edge lost its uplink, for as long as he stayed.
+"""Attack: a user's receiver on another router settles nothing, or gives no credit, for the messages that he sends to
+it.
+
+The messages filled the budgets of the connection between the routers. Then neither router received anything from the
+other: each considered the other gone, and an edge lost its uplink, for as long as the user stayed.
 """
 
 from typing import Any

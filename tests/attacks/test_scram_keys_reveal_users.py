@@ -1,4 +1,4 @@
-"""Attack: to tell by what SCRAM says first, salts and iterations, which users there are."""
+"""Attack: a peer finds out which users exist by SCRAM's first answer, with its salts and iterations."""
 
 from collections import Counter
 from pathlib import Path

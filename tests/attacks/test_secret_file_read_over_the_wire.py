@@ -1,5 +1,6 @@
-"""Attack: a clerk who reaches $management makes a connector to a server of his own, with `file:` or `env:` before the
-name of a secret as its password, and the router sends him the secret.
+"""Attack: a clerk who reaches $management makes the router send him a secret.
+
+He creates a connector to his own server, with `file:` or `env:` before the name of a secret as its password.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Attack: to read passwords in what the router writes: logs, management, the audit log, tracebacks, other processes.
+"""Attack: passwords are read in what the router writes: logs, management, the audit log, tracebacks, other processes.
 
-Each secret is a marker. It is planted in the configuration and in logins, everything that can fail is made to fail, and
-then everything that was written is searched.
+Each secret is a marker. The test puts it into the configuration and into logins, makes everything fail that can fail,
+and then searches everything that was written.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Attack: a sender settles many messages at once, and a receiver gives their outcomes before the router's next turn.
 
-The turn carries what the sender said, long after the engine has released the messages: memory was read that was free
-by then. Only the sanitizer sees it each time: tests/asan runs this file with it.
+The turn passes on what the sender said, long after the engine has released the messages: the router read free memory.
+Only the sanitizer sees it each time: tests/asan runs this file with it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Attack: a peer ends a session in the midst of a large message that it receives.
+"""Attack: a peer ends a session during a large message that it receives.
 
-proton let go of the session by way of one of its links, which it then looked at once more: the router read memory, and
-freed it again, that was another's by then, and crashed at times. Only the sanitizer sees it each time: tests/asan runs
+proton released the session through one of its links, which it then used once more. The router read memory that already
+belonged to another object, freed it again, and sometimes crashed. Only the sanitizer sees it each time: tests/asan runs
 this file with it.
 """
 

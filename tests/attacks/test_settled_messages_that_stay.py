@@ -1,7 +1,7 @@
-"""Attack: messages under way that fill a connection's budget, all of them settled then, and the connection stays.
+"""Attack: unfinished messages fill a connection's budget, then all of them are settled, and the connection stays.
 
-The engine kept the buffer of each, and what its outcome said, for the connection's next ones: past every budget, and
-the same again on the next connection. Now they are released within a second.
+The engine kept each buffer, and the content of its outcome, for later messages of the connection. That was beyond every
+budget, and the same again on the next connection. Now they are released within a second.
 """
 
 import pytest

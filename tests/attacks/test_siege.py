@@ -1,4 +1,4 @@
-"""Everything at once, for half a minute. `make attack` lays siege for an hour."""
+"""Attack: all attacks at once, for half a minute. `make attack` runs the campaign for an hour."""
 
 from pathlib import Path
 

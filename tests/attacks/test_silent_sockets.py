@@ -1,5 +1,6 @@
-"""Attack: hundreds of sockets that say nothing took all file descriptors: nobody else came in, the audit log could
-not begin its file and changed policies could not be read.
+"""Attack: hundreds of sockets that send nothing took all file descriptors.
+
+No other client could connect, the audit log could not begin its file, and changed policies could not be read.
 """
 
 import json

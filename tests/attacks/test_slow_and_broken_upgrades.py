@@ -1,5 +1,6 @@
-"""Attack: thousands of upgrades that are slow or broken, each to leave something behind; header sections that come byte
-by byte; and requests sent in advance by a peer that reads no answer.
+"""Attack: thousands of slow or broken upgrades, each of which tries to leave memory or sockets in use.
+
+Also header sections that come byte by byte, and requests in advance from a peer that reads no answer.
 """
 
 import gc

@@ -1,5 +1,6 @@
-"""Attack: a request that a proxy in front of the router reads in another way than the router does, so that its rest is
-a request that the proxy has never judged; and header sections that fill the memory.
+"""Attack: a proxy in front of the router reads a request in another way than the router does.
+
+Its rest then is a request that the proxy has never judged. Also header sections that fill the memory.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""One peer sends as fast as it can: its socket was read 32 times, two megabytes, before anybody else's was looked at.
+"""Attack: one peer sends as fast as it can: its socket was read 32 times, two megabytes, before any other socket.
 
 uvloop does so with a socket that fills each read. Now a socket that has more is read once in a pass of the loop.
 """

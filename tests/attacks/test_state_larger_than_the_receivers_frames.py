@@ -1,7 +1,7 @@
-"""A sender gives its message a delivery state that is larger than the receiver's largest frame.
+"""Attack: a sender gives its message a delivery state that is larger than the receiver's largest frame.
 
-The state travels in the Transfer itself. The AMQP engine took its size from the frame's, got less than nothing, and
-never came back: the whole router stood still, for good, by one Transfer of one client.
+The Transfer itself contains the state. The AMQP engine subtracted its size from the frame's, got a negative number, and
+never returned: one Transfer of one client stopped the whole router for good.
 """
 
 import pytest

@@ -1,7 +1,7 @@
-"""Attack: a large settled multicast, which waits because another large message occupies its receiver.
+"""Attack: a large settled multicast waits because another large message occupies its receiver.
 
-When its turn came, the router asked the engine for the state of the sender's delivery, which was settled: the engine
-had released it, or had made another message of it.
+When its turn came, the router asked the engine for the state of the sender's delivery. That delivery was settled: the
+engine had released it, or had made another message of it.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
-"""Attack: a client, an edge or a neighbour makes the router route others' links to itself, or hold links without end.
+"""Attack: a client, an edge or a neighbour makes the router route other clients' links to itself, or hold endless
+links.
 
-bob may receive and send where his group's `sources` and `targets` say so. A link route of his connection takes the
-links of others: what they send comes to him, what they receive is his. The claims are those of routing.md §16.
+bob may receive and send only where his group's `sources` and `targets` permit. A link route of his connection takes the
+links of other clients: he gets what they send, and they get what he sends. The claims are those of routing.md §16.
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
 """Attack: large messages to a receiver on another router that grants no credit.
 
-All that streams to a neighbour shared one session. One such message filled its window, and no large message of anybody
-passed there any more; a thousand took every link for large messages, and the next the link for all small ones. Now each
-sender has a link and a session of its own, and each user a share of them: what is more waits behind his own.
+All streamed messages to a neighbour shared one session. One such message filled its window, and no large message of any
+user passed there any more. A thousand took every link for large messages, and the next one the link for all small ones.
+Now each sender has its own link and session, and each user a share of them: the rest waits for his own messages.
 
-Between an edge and its interior there was one session for all messages: one large one held up every other, small or
+Between an edge and its interior there was one session for all messages: one large message delayed all others, small or
 large, in its direction.
 """
 

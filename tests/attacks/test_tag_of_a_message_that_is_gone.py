@@ -1,7 +1,7 @@
 """Attack: a sender on a routed link sends a large settled message, which waits for its container, and leaves.
 
-The message's tag was looked for when its turn came, in the engine's memory of it, which was free by then or another
-message's, whose tag went to the container; or memory was read that was free.
+When its turn came, the router looked for the message's tag in the engine's memory of the message. That memory was free,
+or belonged to another message, whose tag then went to the container.
 """
 
 import pytest

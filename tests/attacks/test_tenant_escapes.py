@@ -1,6 +1,6 @@
-"""Attack: a tenant writes an address that, read a second time, is another one: `orders/x:/orders/y:/$management`.
+"""Attack: a tenant writes an address that means another one when it is read again: `orders/x:/orders/y:/$management`.
 
-The tenant's prefix was put before a text that was made out again when it was bound, and left the tenant's space.
+The tenant's prefix was put before a text that was parsed again when it was bound, and then left the tenant's space.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""Attack: a tenant's message names its address itself, on a link without a target, and goes on to another router or up
-from an edge. There its text was read again, outside of the tenant's space: `victim/orders` was the victim's address,
-`$management` the management of the other router.
+"""Attack: a tenant's message on a link without a target names an address that means another one on the next router.
 
-Beside it: a message that names a phase got past the container that stands before that phase (a scanner, a queue), on
-every router but the one that it was sent to. Sources: docs/spec/routing.md §3.4, §11.3, §14.1.
+The message goes to another router or up from an edge. That router read its text again, outside of the tenant's space:
+`victim/orders` was the victim's address, `$management` the management of the other router.
+
+Also, a message that names a phase got past the container before that phase, such as a scanner or a queue. This worked
+on every router except the one that the message was sent to. Sources: docs/spec/routing.md §3.4, §11.3, §14.1.
 """
 
 from typing import Any

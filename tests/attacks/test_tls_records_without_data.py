@@ -1,6 +1,6 @@
-"""Attack: TLS records that carry nothing (KeyUpdates), or next to nothing (a byte each), as fast as they can be sent.
+"""Attack: TLS records that carry nothing (KeyUpdates), or almost nothing (a byte each), as fast as possible.
 
-A read of 64 KiB holds thousands of them, and OpenSSL worked off all of it in one go: everybody else waited.
+A read of 64 KiB holds thousands of them, and OpenSSL handled all of them without a pause: all other clients waited.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""Attack: messages and outcomes of a transaction on links that do not lead to the container of its coordinator. They
-were delivered, or settled, before the commit, and a rollback took nothing back: who relies on transactions loses or
-doubles messages, and nobody is told.
+"""Attack: messages and outcomes of a transaction on links that do not lead to the container of its coordinator.
+
+They were delivered, or settled, before the commit, and a rollback took nothing back. A client that relies on
+transactions loses or doubles messages, and gets no error.
 """
 
 from typing import Any

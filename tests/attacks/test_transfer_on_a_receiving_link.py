@@ -1,7 +1,8 @@
-"""A client sends a message on a link on which it receives.
+"""Attack: a client sends a message on a link on which it receives.
 
-The AMQP engine filed the delivery among those that come in and took it off the list of those that go out: what was
-released stayed on the list. One Disposition for it and the router died of SIGSEGV, each time, on the first connection.
+The AMQP engine filed the delivery among the incoming ones, but removed it from the list of the outgoing ones: the
+released delivery stayed on its list. With one Disposition for it the router died of SIGSEGV, each time, on the first
+connection.
 """
 
 import pytest

@@ -1,8 +1,8 @@
-"""Two users of different routers send a large multicast each, at the same time.
+"""Attack: two users of different routers send a large multicast each, at the same time.
 
-Each occupied the receivers near its sender first and waited for those near the other, which waited for it: neither
-ended, and the address was closed to everybody, until messageProgressTimeout closed a receiver's link. Now what waits
-behind another streamed message is read on, up to 2 MiB and within the budgets of the sender's connection.
+Each occupied the receivers near its sender first and waited for those near the other, which waited for it. Neither
+ended, and the address was blocked for all users, until messageProgressTimeout closed a receiver's link. Now the router
+still reads a message that waits for another streamed message, up to 2 MiB and within the sender's budgets.
 """
 
 import pytest

@@ -1,6 +1,7 @@
-"""Attack: who may choose a name in a database of users is called `$management`, or as other addresses of routers begin.
-Where a list says `${user}`, `${user}/#` or `${user}*`, the user has the management, or every address of the routers; a
-user called `temp` has everybody's dynamic addresses, `temp.` and 15 characters, under `${user}.*`.
+"""Attack: a user who may choose a name in a user database is called `$management`, or like other router addresses.
+
+If a list has `${user}`, `${user}/#` or `${user}*`, this user has the management, or every address of the routers. With
+`${user}.*`, a user called `temp` has the dynamic addresses of all clients, which are `temp.` and 15 characters.
 """
 
 from typing import Any

@@ -1,10 +1,13 @@
-"""Attack: a user sends to receivers of his own on another router, which take nothing or settle nothing. What was sent
-filled the budget of the connection between the routers, which stopped, and everybody's messages on it waited for him.
+"""Attack: a user's receivers on another router take nothing, or settle nothing, of what he sends to them.
 
-Large messages have sessions of their own between the routers, each with a window: what nobody took filled those, and no
-large message came any more. Between an edge and its interior everything was on one session: nothing came at all.
+The messages filled the budget of the connection between the routers. It stopped, and the messages of all users on it
+waited for him.
 
-Honest pairs send over the same connections, by the same priorities, small messages and large ones.
+Large messages have their own sessions between the routers, each with a window. Messages that no receiver took filled
+these windows, and no large message came any more. Between an edge and its interior there was only one session: nothing
+came at all.
+
+Honest pairs send over the same connections, with the same priorities, small messages and large ones.
 """
 
 from collections.abc import Callable

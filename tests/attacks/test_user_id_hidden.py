@@ -1,8 +1,8 @@
-"""Attack: a user-id of somebody else's where the router does not look and a client does.
+"""Attack: another user's user-id at a place where the router does not look and a client does.
 
-In any encoding of the properties, behind the body, twice, or in a map whose size and count disagree, so that clients
-that go by the one and clients that go by the other read on at different places; and all of it in messages so large
-that they are forwarded while they arrive.
+It is in any encoding of the properties, after the body, or twice. Or it is in a map with a wrong size or count: clients
+that use the size and clients that use the count then continue at different places. The messages also come so large that
+the router forwards them while they arrive.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Somebody opens a stranger's checkout in the editor: it runs no code of it and reads nothing that never ends.
+"""Attack: a user opens a stranger's checkout in the editor; the editor must run no code of it and read no endless file.
 
-Its folders hold modules with the names of ours and of Python's, links to devices, and a FIFO in the place of each file
+Its folders contain modules with the names of our modules and Python's, and links to devices. A FIFO replaces each file
 that the language server looks for.
 """
 

@@ -1,4 +1,4 @@
-"""A peer without manners of an HTTP listener: raw requests, raw frames of WebSocket."""
+"""A peer of an HTTP listener that ignores all rules: raw requests, and raw frames of WebSocket."""
 
 import socket
 import sys

@@ -1,4 +1,7 @@
-"""Tests of the daemon as a process. They are of the interop suite: real processes, real sockets."""
+"""Fixtures for tests of the daemon as a process.
+
+The tests belong to the interop suite: real processes, real sockets.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -6,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# The certificate authority of the tests against real peers serves here too.
+# The certificate authority of the tests against real peers is used here, too.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "interop"))
 
 from daemon_process import LISTENER, Daemon, daemon, start
@@ -18,7 +21,7 @@ __all__ = ["certificates", "daemon", "gssapi", "realm", "router"]
 
 @pytest.fixture(scope="module")
 def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One router for the tests of a module; nothing unexpected may stand in its log at the end."""
+    """Starts one router for the tests of a module; its log must contain nothing unexpected at the end."""
     made = start(tmp_path_factory.mktemp("router"), "router {\n id: wire\n metadata: about me\n}\n" + LISTENER)
     made.wait_for_log(r"Listening on")
     yield made

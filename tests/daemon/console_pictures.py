@@ -1,6 +1,6 @@
-"""Make pictures of every page of the console, at three widths and in both themes: `make pictures`.
+"""Makes pictures of every page of the console, at three widths and in both themes: `make pictures`.
 
-They show three routers, an edge, two brokers of one name, and clients that send. They are for people to look at.
+They show three routers, an edge, two brokers with the same name, and clients that send. They are for people to look at.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PERIOD_S = 0.02
 SETTLED_MS = 6_000
 EDGE_LISTENER = "listener {\n name: edges\n host: 127.0.0.1\n port: 0\n role: edge\n}\n"
 WEB_LISTENER = "listener {\n name: web\n host: 127.0.0.1\n port: 0\n http: yes\n saslMechanisms: ANONYMOUS\n}\n"
-# The clients that only look on answer no heartbeat.
+# The clients that only stay connected answer no heartbeat.
 CLIENT_LISTENER = (
     "listener {\n name: clients\n host: 127.0.0.1\n port: 0\n saslMechanisms: ANONYMOUS\n idleTimeoutSeconds: 0\n}\n"
 )
@@ -49,7 +49,7 @@ BAN = "ban {\n name: thief\n remoteHost: 203.0.113.9\n reason: too many logins\n
 
 @contextmanager
 def example(folder: Path) -> Iterator[Daemon]:
-    """A network with traffic; the router that serves the console."""
+    """Starts a network with traffic; yields the router that serves the console."""
     with ExitStack() as ending:
         network = ending.enter_context(router_network(folder, "A", "B", "C"))
         brokers = [

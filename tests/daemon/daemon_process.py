@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND = (sys.executable, "-m", "router.io.daemon")
 AUTHD = (sys.executable, "-c", "import sys; from router.io.daemon import main_of_auth_service as m; sys.exit(m())")
 
-# Many peers of tests send no empty frames: on a busy machine they would be idle longer than the 16 s of the schema.
+# Many peers in tests send no empty frames: on a busy machine they would be idle for more than the 16 s of the schema.
 LISTENER = """
 listener {
     name: plain
@@ -45,7 +45,7 @@ LISTENING = r"SERVER \(notice\) Listening on 127\.0\.0\.1:(\d+) \({name}\)"
 
 
 def write_users(folder: Path, passwords: Mapping[str, str], mechanisms: str = "PLAIN ANONYMOUS") -> Path:
-    """A file of users in `folder`, their passwords hashed cheaply. Returns what `saslConfigDir` has to be."""
+    """Writes a user file to `folder`, with cheap password hashes. Returns the value for `saslConfigDir`."""
     users, sasl = folder / "users", folder / "sasl"
     for user, password in passwords.items():
         cost = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
@@ -64,7 +64,7 @@ class Daemon(ProcessLog):
     folder: Path
 
     def _catch_up(self) -> None:
-        """Wait until everything the router has written so far has been read."""
+        """Waits until everything that the router has written so far has been read."""
         assert self.process.stderr is not None
         while not self.has_ended:
             count = len(self.lines)
@@ -79,7 +79,7 @@ class Daemon(ProcessLog):
             return len(self.lines)
 
     def log(self, pattern: str = "", since: int = 0) -> list[str]:
-        """The lines from number `since` on with the pattern."""
+        """Returns the lines from number `since` on that match the pattern."""
         self._catch_up()
         with self.grew:
             return [line for line in self.lines[since:] if re.search(pattern, line)]
@@ -88,19 +88,19 @@ class Daemon(ProcessLog):
         return int(self.wait_for_log(LISTENING.replace("{name}", re.escape(name)))[1])
 
     def client(self, name: str = "plain", **options: Any) -> ManagementClient:
-        """A management client through one of the listeners."""
+        """Returns a management client through one of the listeners."""
         given = {"host": "127.0.0.1", "port": self.port(name), "timeout_s": PATIENCE_S, **options}
         return ManagementClient(SocketTransport(ConnectionOptions(**given)))
 
     def tool(self, tool: str, *arguments: str, name: str = "plain", stdin: str | None = None) -> "Ran":
-        """Run qdstat or qdmanage against a listener."""
+        """Runs qdstat or qdmanage against a listener."""
         return run_tool(tool, "-b", f"127.0.0.1:{self.port(name)}", *arguments, stdin=stdin)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """The exit status, negative for a signal."""
+        """Returns the exit status, negative for a signal."""
         return self.process.wait(PATIENCE_S)
 
     def end(self) -> None:
@@ -137,7 +137,7 @@ def start(
     stdout: Any = subprocess.DEVNULL,
     command: Sequence[str] | None = None,
 ) -> Daemon:
-    """Start it in the foreground; does not wait."""
+    """Starts it in the foreground; does not wait."""
     path = write_configuration(folder, configuration)
 
     def before_exec() -> None:
@@ -166,7 +166,7 @@ Started = Callable[..., Daemon]
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Started]:
-    """`daemon(configuration, *options)`: a qdrouterd in tmp_path that serves; ended with the test."""
+    """Returns `daemon(configuration, *options)`, which starts a qdrouterd in tmp_path. It ends with the test."""
     started: list[Daemon] = []
 
     def run(configuration: str, *options: str, **settings: Any) -> Daemon:
@@ -181,7 +181,7 @@ def daemon(tmp_path: Path) -> Iterator[Started]:
 
 
 def run(*arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> Ran:
-    """Run qdrouterd to its end, which it is expected to come to by itself."""
+    """Runs qdrouterd to its end; it must end by itself."""
     return _run([*COMMAND, *arguments], cwd=cwd, environment={"PYTHONPATH": str(ROOT), **(environment or {})})
 
 
@@ -190,7 +190,7 @@ def run_python(*arguments: str) -> Ran:
 
 
 def run_configuration(folder: Path, configuration: str, *options: str, **settings: Any) -> Ran:
-    """Run qdrouterd with a configuration that it is expected to refuse."""
+    """Runs qdrouterd with a configuration that it must refuse."""
     return run("-c", str(write_configuration(folder, configuration)), *options, **settings)
 
 
@@ -215,19 +215,19 @@ def _run(
 
 
 def audit_events(folder: Path) -> list[dict[str, Any]]:
-    """The events of the audit log in the folder, without the mark of its end."""
+    """Returns the events of the audit log in the folder, without the mark of its end."""
     files = sorted(folder.glob("*.jsonl"))
     events = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return [event for event in events if event["reason"] != "log_closed"]
 
 
 def denials(folder: Path) -> list[dict[str, Any]]:
-    """Those of them that refuse something: not what was changed."""
+    """Returns the events that refuse something, without changes."""
     return [event for event in audit_events(folder) if event["decision"] != "allow"]
 
 
 def eventually(claim: Callable[[], Any]) -> Any:
-    """The first true result of `claim`; its last result when patience ends."""
+    """Returns the first true result of `claim`, or its last result when PATIENCE_S ends."""
     deadline = time.monotonic() + PATIENCE_S
     while not (value := claim()) and time.monotonic() < deadline:
         time.sleep(0.01)

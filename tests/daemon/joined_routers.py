@@ -1,4 +1,4 @@
-"""Interior routers that are processes: each with a certificate of its name, joined over mutual TLS."""
+"""Interior routers as processes: each has a certificate with its name; mutual TLS connects them."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ connector {{
 
 @dataclass(slots=True)
 class RouterNetwork:
-    """Routers by their ids. Each has a client listener `plain` and one for routers, `network`."""
+    """Routers by their ids. Each has a client listener `plain` and a listener `network` for routers."""
 
     folder: Path
     certificates: Certificates
@@ -71,9 +71,9 @@ class RouterNetwork:
         terms: str = "",
         extra: str = "",
     ) -> Daemon:
-        """Start a router that connects to its neighbours.
+        """Starts a router that connects to its neighbours.
 
-        holder      whose certificate it has; None: its own
+        holder      the name in its certificate; None: its own id
         router_ids  of its listener
         terms       of its connectors
         extra       sections of its configuration
@@ -98,14 +98,14 @@ class RouterNetwork:
         return router
 
     def settle(self, *router_ids: str) -> None:
-        """Wait until each of these routers knows the way to all others of them."""
+        """Waits until each of these routers knows the way to all the others."""
         for router_id in router_ids:
             with self.routers[router_id].client() as client:
                 assert eventually(lambda client=client: reached(client) >= set(router_ids))  # type: ignore[misc]
 
 
 def reached(client: Any) -> set[str]:
-    """The routers that a router has a way to, itself included."""
+    """Returns the routers that a router has a way to, itself included."""
     return {str(row["id"]) for row in nodes(client) if row["nextHop"] or row.get("routerLink") is not None}
 
 
@@ -116,7 +116,10 @@ def nodes(client: Any) -> list[Mapping[str, Any]]:
 
 @contextlib.contextmanager
 def router_network(folder: Path, *names: str) -> Iterator[RouterNetwork]:
-    """names  of routers, and of others that have a certificate"""
+    """Yields a network without routers, and ends its routers afterwards.
+
+    names  of routers, and of other certificates
+    """
     tls = folder / "tls"
     tls.mkdir()
     network = RouterNetwork(folder, Certificates.make(tls, *names), {})

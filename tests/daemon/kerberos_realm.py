@@ -15,7 +15,7 @@ from daemon_process import eventually
 from free_ports import free_port
 
 REALM = "EXAMPLE.TEST"
-# What clocks may differ by: a ticket is good for that much longer.
+# Permitted difference between clocks: a ticket is valid for that much longer.
 SKEW_S = 2
 
 _CLIENTS = """[libdefaults]
@@ -48,12 +48,12 @@ class KerberosRealm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of all its programs, of the router and of clients."""
+        """The environment of all its programs, of the router and of clients."""
         names = {"KRB5_CONFIG": "krb5.conf", "KRB5_KDC_PROFILE": "kdc.conf"}
         return {
             **{name: str(self.folder / file) for name, file in names.items()},
             "KRB5RCACHEDIR": str(self.folder),
-            # Debian has Kerberos' programs where only root looks.
+            # Debian puts the programs of Kerberos where only root looks.
             "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
         }
 
@@ -65,7 +65,7 @@ class KerberosRealm:
         self.run("kadmin.local", "-q", f"addprinc -pw {password} {name}")
 
     def keytab(self, *principals: str) -> Path:
-        """A file with new keys of these services."""
+        """Returns a file with new keys of these services."""
         path = self.folder / f"{principals[0].replace('/', '-')}.keytab"
         for principal in principals:
             self.run("kadmin.local", "-q", f"addprinc -randkey {principal}")
@@ -73,7 +73,7 @@ class KerberosRealm:
         return path
 
     def log_in(self, name: str, password: str, *options: str) -> Path:
-        """A file with the user's ticket."""
+        """Returns a file with the user's ticket."""
         cache = self.folder / f"{name.replace('/', '-')}.tickets"
         self.run("kinit", *options, "-c", f"FILE:{cache}", name, stdin=f"{password}\n")
         return cache

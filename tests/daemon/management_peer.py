@@ -1,4 +1,4 @@
-"""Messages as they are to the management addresses of a router, and what comes back."""
+"""Sends raw messages to the management addresses of a router, and receives the replies."""
 
 import time
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def encode_message(**fields: Any) -> bytes:
 
 
 class Raw:
-    """Messages as they are, to any address, and what comes to the reply-to."""
+    """Sends raw messages to any address, and receives what comes to the reply-to."""
 
     def __init__(self, router: Daemon, name: str = "plain") -> None:
         self.transport = SocketTransport(

@@ -1,7 +1,7 @@
-"""One login of proton with Cyrus SASL, and a message to oneself: what test_daemon_proton_cyrus.py runs.
+"""One login of proton with Cyrus SASL, and a message to itself; test_daemon_proton_cyrus.py runs it.
 
-Reads one JSON object from stdin: port, ca, mechanism, user, password, certificate, key; null for what the mechanism
-does not want. Prints one: mechanism and received, or error.
+Reads one JSON object from stdin: port, ca, mechanism, user, password, certificate, key; null for values that the
+mechanism does not need. Prints one: mechanism and received, or error.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A router in memory: real proton clients piped to real connections, no sockets, no sleeping, the clock in our hands.
+"""A router in memory: real proton clients on real connections, without sockets or sleeping, with a clock for tests.
 
     net = Net({"m": "multicast"})
     sender, receiver = net.client().sender("a"), net.client().receiver("a", credit=10)
@@ -7,15 +7,15 @@
     net.pump()
     assert receiver.bodies == [b"hello"]
 
-Several of them, connected, are a network:
+Several connected ones are a network:
 
     fleet = Fleet("A", "B", "C")
     fleet.connect("A", "B")
     fleet.settle()
     sender, receiver = fleet["A"].client().sender("a"), fleet["B"].client().receiver("a", credit=10)
 
-Pumping carries bytes both ways until nobody has any. A client that stops reading makes its socket fill up as a real
-one does; a client that is killed leaves without a word.
+`pump` carries bytes in both directions until no side has any. A client that stops reading makes its socket fill up as a
+real client does. A client that is killed leaves without a Close.
 """
 
 from memory_net.clients import Client

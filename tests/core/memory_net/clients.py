@@ -1,4 +1,4 @@
-"""One proton connection, piped to a connection of the router."""
+"""One proton connection, connected to a connection of the router."""
 
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ from router.connection.terms import Listener
 if TYPE_CHECKING:
     from memory_net.net import Net
 
-# Unread bytes at which asyncio says pause_writing, and at which it takes that back.
+# Numbers of unread bytes at which asyncio calls pause_writing and resume_writing.
 SOCKET_HIGH_BYTES, SOCKET_LOW_BYTES = 512 * 1024, 128 * 1024
 
 
 class Client(Refusable):
-    """One proton connection and the router's Connection it is piped to."""
+    """One proton connection and the router's Connection at the other end."""
 
     def __init__(self, net: "Net", listener: Listener, name: str, hostname: str | None) -> None:
         self.net = net
@@ -34,7 +34,7 @@ class Client(Refusable):
         self.connection.collect(self.collector)
         self.transport = Transport()
         self.transport.bind(self.connection)
-        self.inbox = bytearray()  # written by the router, not read by the client yet
+        self.inbox = bytearray()  # bytes from the router that the client has not read yet
         self._recorded, self._uttered = Record(), Record()
         self.is_reading = True
         self.is_dead = False
@@ -42,25 +42,25 @@ class Client(Refusable):
         self.condition: proton.Condition | None = None
         self.ends: dict[Any, Sender | Receiver] = {}
         self.router = net.accept(listener, self)
-        # A container answers the links that the router attaches: takes them, or refuses them with this.
+        # A container answers links that the router attaches: accepts them, or refuses them with this error.
         self.attached_by_router: list[Sender | Receiver] = []
         self.refusal_of_links: proton.Condition | None = None
-        self.made_address: str | None = None  # of nodes that it makes for dynamic termini
-        self.session_bytes: int | None = None  # that come at most before they are read, in sessions of the router's
+        self.made_address: str | None = None  # address of nodes that it makes for dynamic termini
+        self.session_bytes: int | None = None  # maximum unread bytes in the router's sessions
         self._is_paused = False
         self._names = itertools.count(1)
 
     @property
     def recorded(self) -> bytearray:
-        """Everything the router wrote."""
+        """Everything that the router wrote."""
         return self._recorded.whole()
 
     @property
     def uttered(self) -> bytearray:
-        """Everything the client wrote."""
+        """Everything that the client wrote."""
         return self._uttered.whole()
 
-    # What the router's socket does
+    # Functions of the router's socket
 
     def write(self, data: bytes) -> None:
         if self.is_dead:
@@ -74,7 +74,7 @@ class Client(Refusable):
     def close_socket(self) -> None:
         self.router_closed = True
 
-    # What a test does
+    # Functions for tests
 
     def open(self) -> "Client":
         self.connection.open()
@@ -125,14 +125,14 @@ class Client(Refusable):
         self.ends[link] = end
 
     def stop_reading(self) -> None:
-        """The router's socket fills up."""
+        """Stops reading, so that the router's socket fills up."""
         self.is_reading = False
 
     def resume_reading(self) -> None:
         self.is_reading = True
 
     def kill(self) -> None:
-        """Gone without a word; what the router had not read yet is lost, what it had written too."""
+        """Leaves without a Close; bytes that were not read yet are lost in both directions."""
         if not self.is_dead:
             self.is_dead = True
             self.inbox.clear()
@@ -143,7 +143,7 @@ class Client(Refusable):
         self.connection.close()
 
     def frames(self, name: str | None = None) -> list[Frame]:
-        """The router's frames, without its TLS and SASL."""
+        """Returns the router's frames, without its TLS and SASL."""
         return [frame for frame in frames(bytes(self.recorded)) if name is None or frame.name == name]
 
     @property
@@ -153,7 +153,7 @@ class Client(Refusable):
     # Pumping
 
     def push_to_router(self) -> bool:
-        """One read of at most `net.read_bytes`. True when something moved."""
+        """Makes one read of at most `net.read_bytes`. Returns True when something moved."""
         if self.router.has_more and not self.is_dead:
             self.go_on()
             return True
@@ -167,7 +167,7 @@ class Client(Refusable):
         return True
 
     def say(self, data: bytes) -> None:
-        """Bytes for the router as if they had come from the socket."""
+        """Passes bytes to the router as if they had come from the socket."""
         self._uttered.add(data)
         begin = self.router.lay()
         READ_BUFFER[begin : begin + len(data)] = data
@@ -177,7 +177,7 @@ class Client(Refusable):
             self.go_on()
 
     def go_on(self) -> None:
-        """The router gives the connection another turn for what it has read."""
+        """Gives the connection another turn for what the router has already read."""
         self.router.resume()
         self.net.work.finish()
 

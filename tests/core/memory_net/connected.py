@@ -1,4 +1,4 @@
-"""Several routers in memory, connected with each other: both ends of each connection are the router's own."""
+"""Several connected routers in memory: both ends of each connection belong to routers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class End:
-    """One router's end of a connection to another. Has what `Net` asks of a client.
+    """One router's end of a connection to another router. Has the functions of a client that `Net` calls.
 
-    inbox     written by this router, not read by the other yet
+    inbox     bytes from this router that the other router has not read yet
     is_stuck  the other end reads nothing
     """
 
@@ -31,7 +31,7 @@ class End:
 
     @property
     def recorded(self) -> bytearray:
-        """Everything this router wrote."""
+        """Everything that this router wrote."""
         return self._recorded.whole()
 
     def write(self, data: bytes) -> None:
@@ -43,7 +43,7 @@ class End:
         self.router_closed = True
 
     def push_to_router(self) -> bool:
-        """This router reads what the other wrote."""
+        """Lets this router read what the other router wrote."""
         if self.is_dead:
             return False
         if self.router.has_more:
@@ -62,14 +62,14 @@ class End:
         return True
 
     def pull_from_router(self) -> bool:
-        """What this router wrote is read by the other; nothing more is, where that one is gone."""
+        """Ends the connection if the other end is gone; the other end itself reads what this router wrote."""
         if self.other.is_dead and not self.is_dead:
             self.kill()
             return True
         return False
 
     def kill(self) -> None:
-        """The connection is lost, with all that was on its way; the other end learns it when bytes are carried."""
+        """Loses the connection, with all bytes on their way. The other end learns of it when bytes are carried."""
         if not self.is_dead:
             self.is_dead = True
             self.inbox.clear()
@@ -93,7 +93,7 @@ class Fleet:
         return self.nets[name]
 
     def connect(self, maker: str, taker: str, *, cost: int = 1, **terms: Any) -> tuple[End, End]:
-        """The connector of one router meets the listener of another."""
+        """Connects one router's connector to another router's listener."""
         made, taken = End(self[maker]), End(self[taker])
         made.other, taken.other = taken, made
         made.router = _outgoing(made, taker, cost, terms)
@@ -110,7 +110,9 @@ class Fleet:
         return made, taken
 
     def pump(self, *, rounds: int = 100_000) -> None:
-        """Carry bytes until nobody has any: for two rounds, since one may leave some to a router that had its turn."""
+        """Carries bytes until no router has any for two rounds: a router that had its turn may have got more in the
+        first.
+        """
         quiet = 0
         for _ in range(rounds):
             moved = [net.carry() for net in self.nets.values()]
@@ -120,7 +122,7 @@ class Fleet:
         raise AssertionError("the network does not come to rest")
 
     def tick(self, seconds: int = 1) -> None:
-        """Let time pass: each router's protocol has its tick every second."""
+        """Lets time pass: each router's protocol has its tick every second."""
         for _ in range(seconds):
             for net in self.nets.values():
                 net.advance(1.0, step=1.0)
@@ -134,7 +136,7 @@ class Fleet:
             self.pump()
 
     def settle(self) -> None:
-        """All routers know the way to all others, and what they have."""
+        """Waits until all routers know the way to all others, and the addresses there."""
         self.tick(6)
 
     def no_errors(self) -> None:

@@ -1,4 +1,4 @@
-"""The senders and receivers of the test: proton links, and what came of each delivery."""
+"""The senders and receivers of tests: proton links, with the state of each delivery."""
 
 import itertools
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ACCEPTED, REJECTED, RELEASED, MODIFIED = (
 
 
 class Refusable:
-    """Something that the router may end or answer with an error."""
+    """An end or a connection that the router may end or answer with an error."""
 
     condition: proton.Condition | None
 
@@ -44,8 +44,10 @@ class Outcome(Refusable):
 
 
 class Sending:
-    """One delivery from the sender's side. Settling lets go of proton's object: while it is held, the client never
-    answers a drain."""
+    """One delivery on the sender's side.
+
+    Settling releases proton's object: while it exists, the client never answers a drain.
+    """
 
     def __init__(self, sender: "Sender", delivery: Delivery) -> None:
         self.sender = sender
@@ -76,7 +78,7 @@ class Sending:
         self._delivery = None
 
     def update(self, state: int, data: Any = None) -> None:
-        """Give a state and do not settle."""
+        """Sends a state without settling."""
         if data is not None:
             self.delivery.local.data = data
         self.delivery.update(state)
@@ -100,7 +102,7 @@ class Sending:
 
 
 class _End(Refusable):
-    """The common part of a sender and a receiver of the test."""
+    """The common part of a test's sender and receiver."""
 
     def __init__(self, client: "Client", link: Any) -> None:
         self.client = client
@@ -133,7 +135,7 @@ class Sender(_End):
         return int(self.link.credit)
 
     def start(self) -> Sending:
-        """Begin a delivery that `append` and `finish` complete."""
+        """Begins a delivery that `append` and `finish` complete."""
         tag = str(next(self._tags))
         sending = self._by_tag[tag] = Sending(self, self.link.delivery(tag))
         self.sent.append(sending)
@@ -146,14 +148,14 @@ class Sender(_End):
         self.link.advance()
 
     def send(self, body: bytes = b"x", *, is_settled: bool = False, **fields: Any) -> Sending:
-        """A message with a binary body; `fields` are proton.Message attributes."""
+        """Sends a message with a binary body; `fields` are proton.Message attributes."""
         return self.send_bytes(encoded(body, **fields), is_settled=is_settled)
 
     def send_bytes(self, payload: bytes, *, is_settled: bool = False) -> Sending:
         sending = self.start()
         self.append(payload)
         if is_settled:
-            sending.settle()  # advances
+            sending.settle()  # settling also ends the delivery
         else:
             self.finish()
         return sending
@@ -164,7 +166,7 @@ class Sender(_End):
 
 
 class Received:
-    """One delivery from the receiver's side."""
+    """One delivery on the receiver's side."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery: Delivery | None = delivery
@@ -172,7 +174,7 @@ class Received:
         self.is_complete = False
         self.is_aborted = False
         self.came_settled = False
-        self.states: list[int] = []  # the sender's, as they came
+        self.states: list[int] = []  # the sender's states, in order
 
     @property
     def delivery(self) -> Delivery:
@@ -199,7 +201,7 @@ class Received:
         self.give(ACCEPTED)
 
     def give(self, state: int, *, is_settled: bool = True, **local: Any) -> None:
-        """A disposition; `local` are attributes of proton.Disposition."""
+        """Sends a disposition; `local` are attributes of proton.Disposition."""
         for name, value in local.items():
             setattr(self.delivery.local, name, value)
         self.delivery.update(state)
@@ -213,7 +215,7 @@ class Received:
 
 
 class Receiver(_End):
-    """`accepts` makes it accept and settle each complete message as it comes."""
+    """A test's receiver. With `accepts` it accepts and settles each complete message when it comes."""
 
     def __init__(self, client: "Client", link: Any, *, accepts: bool) -> None:
         super().__init__(client, link)
@@ -267,7 +269,7 @@ class Receiver(_End):
 
 
 def encoded(body: bytes = b"x", **fields: Any) -> bytes:
-    """A message as proton encodes it, with a binary body in one data section."""
+    """Returns a message as proton encodes it, with a binary body in one data section."""
     message = proton.Message(body=body, inferred=True, **fields)
     payload = message.encode()
     del message

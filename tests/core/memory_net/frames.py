@@ -1,4 +1,4 @@
-"""The frames that the router wrote, decoded."""
+"""Decodes the frames that the router wrote."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PERFORMATIVES = {
 
 @dataclass(frozen=True)
 class Frame:
-    """One AMQP frame: performative, its fields as the codec gives them, what follows it."""
+    """One AMQP frame: performative, its fields as the codec returns them, and the size of its payload."""
 
     channel: int
     name: str
@@ -34,7 +34,7 @@ class Frame:
 
 
 def frames(data: bytes) -> Iterator[Frame]:
-    """The frames of a recorded AMQP stream, its header and empty frames left out."""
+    """Yields the frames of a recorded AMQP stream, without its header and empty frames."""
     at = 8 if data.startswith(b"AMQP") else 0
     while at + 8 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")

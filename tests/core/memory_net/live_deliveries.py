@@ -1,7 +1,7 @@
-"""Asking the engine about a delivery that it may have released fails, in every test that uses a network in memory.
+"""Fails every test in which the router asks the engine about a delivery that the engine may have released.
 
-A settled delivery's handle is the engine's to use again: what it is asked by such a handle is about another message, or
-about freed memory. Without this, only a sanitizer sees that, where the memory happens to be freed.
+The engine may use the handle of a settled delivery again. Then a question with that handle is about another message, or
+about freed memory. Without this check only a sanitizer sees the fault, and only if the memory is already free.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from router.amqp.engine import IncomingWire, OutgoingWire, links
 
-# Handles that were settled, and that the engine has not made another delivery of.
+# Handles that were settled and that the engine has not used again.
 _ended: Final[set[Any]] = set()
 
 
@@ -18,7 +18,7 @@ class ReleasedDeliveryError(Exception):
 
 
 def _ending(ends: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function whose last argument is a delivery that it settles."""
+    """Wraps a function whose last argument is a delivery that it settles."""
 
     def wrapped(*arguments: Any) -> Any:
         _check(arguments[-1])
@@ -29,7 +29,7 @@ def _ending(ends: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _asking(function: Callable[..., Any], *places: int) -> Callable[..., Any]:
-    """Wrap a function which is asked about the deliveries at these places of its arguments."""
+    """Wraps a function that is asked about the deliveries at these positions of its arguments."""
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
         for place in places:
@@ -40,7 +40,7 @@ def _asking(function: Callable[..., Any], *places: int) -> Callable[..., Any]:
 
 
 def _making(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function that returns a new delivery."""
+    """Wraps a function that returns a new delivery."""
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
         made = function(*arguments, **named)
@@ -51,7 +51,7 @@ def _making(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _coming(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method that the engine calls with a delivery of the peer's."""
+    """Wraps a method that the engine calls with a delivery of the peer."""
 
     def wrapped(wire: Any, delivery: Any) -> Any:
         _ended.discard(delivery)
@@ -74,7 +74,7 @@ def _check(delivery: Any) -> None:
 
 
 def watch() -> None:
-    """From now on, for all networks of this process."""
+    """Starts the check for all networks of this process."""
     links._settle = settle = _ending(links._settle)
     base: Any = IncomingWire.__mro__[2]
     assert base in OutgoingWire.__mro__
@@ -94,12 +94,12 @@ def watch() -> None:
     outgoing: Any = OutgoingWire
     outgoing.send, outgoing.begin = _making(outgoing.send), _making(outgoing.begin)
     outgoing.send_as = _making(_asking(outgoing.send_as, 2))
-    # It settles, but the engine keeps the delivery until it has written that the message is aborted.
+    # `abort` settles, but the engine keeps the delivery until it has written that the message is aborted.
     outgoing.abort = _asking(outgoing.abort, 1)
     admit, inserting = outgoing.admit, outgoing.inserting
 
     def admit_live(wire: Any, core: Any, *, on_delivery: Any, on_accepted: Any, on_credit: Any) -> None:
-        """The engine tells of deliveries that it has, settled by us or not."""
+        """The engine reports deliveries that it still has, whether we have settled them or not."""
         delivery, accepted = (_telling(function) for function in (on_delivery, on_accepted))
         admit(wire, core, on_delivery=delivery, on_accepted=accepted, on_credit=on_credit)
 

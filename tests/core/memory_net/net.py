@@ -33,7 +33,7 @@ ROUTER_ID = "QDR"
 
 
 def at(text: str, tenant: str | None = None) -> Address:
-    """The address of a clear text at the router in memory."""
+    """Returns the address of a clear text at the router in memory."""
     address = resolve(text, router_id=ROUTER_ID, tenant=tenant)
     assert isinstance(address, Address)
     return address
@@ -42,16 +42,16 @@ def at(text: str, tenant: str | None = None) -> Address:
 class Net:
     """One router, its clients and the clock.
 
-    distributions  address → distribution; whatever is not in it is `default`
-    phases         address → those of senders and receivers; (0, 0) else
+    distributions  address → distribution; all other addresses have `default`
+    phases         address → phases of senders and receivers; the default is (0, 0)
     fallbacks      addresses with a fallback destination
-    candidate      a policy to be tried beside that of `vhosts`
-    read_bytes     how much of a client's bytes the router reads at once
-    connection_bytes  that a connection is charged for as such; 0, so that a test's numbers are what it does
-    progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
-    is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
-    is_edge        it is an edge router, of the name router_id
-    router_id      its name; with one of its own it is else interior, and its clock is `connected.Fleet`'s to move
+    candidate      a candidate policy, asked in addition to that of `vhosts`
+    read_bytes     how many bytes of a client the router reads at once
+    connection_bytes  charge for a connection itself; 0, so that a test's numbers contain only what the test does
+    progress_s     the messageProgressTimeout; messages are checked while time passes (`advance`)
+    is_sliced      a turn ends after two steps, and later work runs one step in each round of `pump`
+    is_edge        it is an edge router with the name router_id
+    router_id      its name. With a name and without is_edge it is interior, and `connected.Fleet` moves its clock
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Net:
     ) -> None:
         self.now = 1000.0
         self.wall_s = 1_700_000_000.0  # seconds since 1970 UTC
-        self.remote_host = "10.0.0.1"  # of clients that come from now on
+        self.remote_host = "10.0.0.1"  # of clients that connect from now on
         self.verify: Verify = _verify_nothing
         self.read_bytes = read_bytes
         self.effects: list[Effect] = []
@@ -91,7 +91,7 @@ class Net:
         self.distributions = dict(distributions or {})
         self.default, self.phases, self.fallbacks = default, dict(phases or {}), fallbacks
         self._random = itertools.count()
-        # As the daemon does, but for its clock, its timers and its threads.
+        # As the daemon does, except for its clock, its timers and its threads.
         self.surroundings = assemble(
             router_id=router_id or ROUTER_ID,
             version="1.20.0",
@@ -125,7 +125,7 @@ class Net:
         return self._treatment_of(name) if name in self.distributions or name in self.fallbacks else None
 
     def join(self, *, instance: int, **settings: Any) -> Host:
-        """Run the routing protocol, as the daemon does in the mode interior."""
+        """Starts the routing protocol, as the daemon does in the mode interior."""
         assert self.core.network is not None
         self.host = Host(
             settings=Settings(router_id=self.core.router_id, instance=instance, **settings),
@@ -137,7 +137,7 @@ class Net:
         return self.host
 
     def emit(self, effect: Effect) -> None:
-        """As the daemon does."""
+        """Handles an effect as the daemon does."""
         self.gate.folding.record(effect) if isinstance(effect, Refused) else self.effects.append(effect)
 
     def _facts_of(self, connection_id: int) -> ConnectionMembers:
@@ -174,7 +174,7 @@ class Net:
         hostname: str | None = None,
         **terms: Any,
     ) -> Client:
-        """A new connection; it opens itself and one session unless `opens` is False."""
+        """Makes a new connection; it opens itself and one session unless `opens` is False."""
         if strip is not None:
             terms |= strip_terms(strip)
         client = Client(self, self.listener(**terms), name or f"c{len(self.clients) + 1}", hostname)
@@ -207,7 +207,7 @@ class Net:
         )
 
     def pump(self, *, rounds: int = 100_000) -> None:
-        """Carry bytes both ways until nobody has any."""
+        """Carries bytes in both directions until no side has any."""
         for _ in range(rounds):
             if not self.carry():
                 self.look_back()
@@ -219,7 +219,7 @@ class Net:
         return [*self.clients, *self.ends]
 
     def carry(self) -> bool:
-        """One round. Did anything move?"""
+        """Runs one round. Returns True if anything moved."""
         moved = self.do_later()
         for client in self.peers:
             moved |= client.push_to_router()
@@ -235,12 +235,12 @@ class Net:
         return moved
 
     def look_back(self) -> None:
-        """As the daemon does every second."""
+        """Does what the daemon does every second."""
         for _ in self.work.looking_back():
             self.work.finish()
 
     def do_later(self) -> bool:
-        """One step of all that is to be done later. Was there any?"""
+        """Runs one step of each later task. Returns True if any task is left."""
         for _ in range(len(self.remainders)):
             steps = self.remainders.popleft()
             if next(steps, self) is not self:
@@ -249,7 +249,7 @@ class Net:
         return bool(self.remainders)
 
     def advance(self, seconds: float, *, step: float = 0.25) -> None:
-        """Let time pass; timers run when they are due."""
+        """Lets time pass; timers run when they are due."""
         end = self.now + seconds
         while self.now < end:
             before, self.now = self.now, min(self.now + step, end)
@@ -269,7 +269,7 @@ class Net:
             self.work.finish()
             self.pump()
 
-    # Looking at the router
+    # Views of the router
 
     @staticmethod
     def peer(client: "Client | End") -> Peer:
@@ -292,12 +292,12 @@ class Net:
         return [entry.text for entry in self.logs if entry.module == module]
 
     def no_errors(self) -> None:
-        """Nothing crashed so far: an internal error is a bug of ours, whatever the peer did."""
+        """Checks that nothing has crashed: an internal error is our own fault, whatever the peer did."""
         errors = [entry for entry in self.logs if entry.level == "error" and "handshake" not in entry.text]
         assert not errors, errors
 
     def nothing_left(self) -> None:
-        """Everybody leaves: the router holds nothing any more."""
+        """Makes all clients leave, and checks that the router holds nothing any more."""
         for client in self.peers:
             client.kill()
         self.pump()
@@ -305,7 +305,7 @@ class Net:
         core, work = self.core, self.work
         assert not core.links
         known = {f"R{router}" for router in core.network.routers} if core.network is not None else set()
-        # Link routes that are configured here, or that another router has told of; what the routing protocol has.
+        # Configured link routes, link routes that another router has announced, and addresses of the routing protocol.
         found = core.table.addresses.items()
         known |= {key for key, live in found if live.holders or live.is_control or key[0] in LINK_ROUTES}
         assert core.table.addresses.keys() <= known
@@ -340,6 +340,6 @@ def strip_terms(strip: str) -> dict[str, bool]:
 
 
 def free_clients(net: Net) -> None:
-    """Let go of proton's objects before the next test, not in the middle of it."""
+    """Releases proton's objects before the next test, not during it."""
     net.clients.clear()
     gc.collect()

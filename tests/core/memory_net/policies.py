@@ -9,7 +9,7 @@ from policy.ruleset import Ruleset, compile_ruleset
 
 @dataclass
 class Vhosts:
-    """Policy for a Net: vhost name -> attributes as management has them."""
+    """Policy for a Net: vhost name -> attributes as in management."""
 
     vhosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=lambda: {"enableVhostPolicy": True})

@@ -1,13 +1,13 @@
-"""What one side of a connection has written, for tests that look at bytes."""
+"""The bytes that one side of a connection has written, for tests that look at bytes."""
 
 from typing import Final
 
-# Floods write hundreds of MB that nobody looks at, and copying them is a tenth of the work.
+# Floods write hundreds of MB that no test looks at, and copying them is a tenth of the work.
 MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 class Record:
-    """Whole, or not to be had: a test never looks at a part of what was written."""
+    """All bytes, or none if there are too many: a test never sees a part of what was written."""
 
     __slots__ = ("_is_whole", "_written")
 
@@ -25,6 +25,6 @@ class Record:
             self._written += data
 
     def whole(self) -> bytearray:
-        """Everything since it was made or cleared."""
+        """Returns all bytes since the record was made. Fails if there were too many."""
         assert self._is_whole, f"more than {MAX_BYTES} bytes were written: they are not kept"
         return self._written
