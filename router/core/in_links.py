@@ -247,7 +247,7 @@ class InLink(Link):
         return True
 
     def count_records(self) -> None:
-        """Charges a client's link for its messages on their way to other routers: no receiver here is charged for them."""
+        """Charges a client's link for messages on their way to other routers: no receiver here is charged for them."""
         is_charged = self.crossing is not None and self.is_open and not self.attachment.is_neighbour
         before, self.records = self.records, self.wire.unsettled_count if is_charged else 0
         if self.records != before:
@@ -329,7 +329,7 @@ class InLink(Link):
             self.count_delay(delay)
 
     def report_merged(self, source: Handle, outcome: int) -> None:
-        """Gives the outcome unsettled: every copy has its outcome, but not every receiver has settled (routing §7.3)."""
+        """Gives the outcome unsettled: every copy has one, but not every receiver has settled (routing §7.3)."""
         self.wire.give(source, outcome)
         self.work.touched.add(self.engine)
 

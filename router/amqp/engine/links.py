@@ -218,14 +218,14 @@ class Session:
         return (wire for pointer, wire in list(wires.items()) if pointer in wires)
 
     def charge_incoming(self) -> None:
-        """Charges the account for received data that is not taken, because a link is held or a message comes in parts."""
+        """Charges the account for received data that is not taken: a link is held, or a message arrives in parts."""
         holds = SESSION_BYTES + self.stays + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
         more, self.incoming = holds - self.incoming, holds
         if more:
             self.account.charge(more)
 
     def pay_by(self, account: Account) -> None:
-        """Makes another account pay for received data that is not taken, because the receivers belong to that account."""
+        """Makes another account pay for received data that is not taken: the receivers belong to that account."""
         if account is not self.account:
             self.account.charge(-self.incoming)
             self.account = account
@@ -901,7 +901,7 @@ class _Granting(_Wire):
             _update(delivery, state)
 
     def tell_outcome(self) -> None:
-        """Sends the outcome that waits, because the message has arrived completely or its link is about to be closed."""
+        """Sends the outcome that waits: the message has arrived completely, or its link is about to be closed."""
         if self.unsaid is not None:
             (delivery, state), self.unsaid = self.unsaid, None
             _update(delivery, state)
@@ -1105,7 +1105,7 @@ class IncomingWire(_Granting):
         self.end_stream()
 
     def end_stream(self) -> None:
-        """Frees the link for its next message, which may have arrived already: proton reports each message only once."""
+        """Frees the link for its next message, which may have arrived already: proton reports each only once."""
         self.drop_reader()
         self.engine.afterwards.append(self.catch_up)
         self.engine.touch()
@@ -1135,7 +1135,7 @@ class IncomingWire(_Granting):
             self.session.show_window()
 
     def read_out(self) -> None:
-        """Takes every byte that has arrived, because the link is going, even if receivers are slow (routing §9.4, §24)."""
+        """Takes every byte that has arrived, even if receivers are slow: the link is going (routing §9.4, §24)."""
         if not self.engine.is_deaf:
             _exhaust(self.reading_out())
 
