@@ -143,10 +143,7 @@ class ConnectionGate(Admission):
         return refusal
 
     def ask_candidate(self, request: LinkRequest, older: int) -> None:
-        """Asks a new candidate policy about an open link.
-
-        older  as for `attach_again`
-        """
+        """Asks a new candidate policy about an open link. `older` is as for `attach_again`."""
         if self.shadow is not None:
             self.shadow.attach(ALLOWED, self._link_facts(request, older))
 
@@ -199,10 +196,7 @@ class ConnectionGate(Admission):
         return self.refuses_user_ids or (self.shadow is not None and self.shadow.checks_user_id)
 
     def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
-        """Decides about the user-id of a message.
-
-        None: it is the user's own, or empty (§3.9 step 4), or any is allowed.
-        """
+        """Decides about a message's user-id. None: it is the user's own, or empty (§3.9 step 4), or any is allowed."""
         settings, shadow = self.settings, self.shadow
         decision = decide_message(settings, MessageFacts(user_id=user_id)) if settings is not None else ALLOWED
         if shadow is not None:
@@ -264,10 +258,7 @@ class ConnectionGate(Admission):
             self._allowed_targets_bytes += size
 
     def refuse_reply(self, target: Address, link_id: int) -> Refusal | None:
-        """Decides about a message to `target` on a link that was attached to reply.
-
-        Never remembered: the right ends.
-        """
+        """Decides about a message to `target` on a link attached to reply. Never remembered: the right ends."""
         self.catch_up()
         if self.is_denied:
             return TARGET_REFUSED
@@ -308,8 +299,7 @@ class ConnectionGate(Admission):
     # Rights
 
     def may_name(self, address: Address) -> bool:
-        """Returns True if a message of the client may name `address` as its reply-to, so that its receiver may send
-        there.
+        """Returns True if a message of the client may name `address` as its reply-to, for its receiver to send there.
 
         Attack: a reply-to where its sender may not send, so that a service writes there instead.
         """
@@ -366,10 +356,7 @@ class ConnectionGate(Admission):
         return self._deny(size_denied(self, decision, limit, link_id, address))
 
     def give_up_message(self, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool) -> Refusal:
-        """Gives up the peer's message, which made no progress, or delayed others, for this time.
-
-        Policy has no effect on this.
-        """
+        """Gives up a message that made no progress, or delayed others, for this time. Policy has no effect on this."""
         return self._deny(message_stalled(self, seconds, link_id, address, holds_up_others=holds_up_others))
 
     def give_up_receiver(self, seconds: float, link_id: int, address: str | None) -> Refusal:

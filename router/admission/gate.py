@@ -192,8 +192,7 @@ class Admission(Party):
     ) -> None:
         """Starts before the Open.
 
-        is_accepted  False for connections that the router makes. They have no place
-        is_counted   False for accepted connections that are not counted yet
+        is_accepted, is_counted  False for a connection that the router makes, or has not counted: it has no place
         """
         super().__init__(
             connection_id=connection_id, connection_name=connection_name, remote_host=remote_host, listener=listener
@@ -267,10 +266,7 @@ class Admission(Party):
         return self._deny(open_denied(self, judged, usage, now), judged)
 
     def _admitted(self, usage: Usage | None, now: float) -> None:
-        """Records an allowed Open.
-
-        usage  that the decision used; None: policy was not asked
-        """
+        """Records an allowed Open. `usage` is what the decision used; None: policy was not asked."""
         if (allows := self.gate.allows) is not None:
             allows.opened(self._facts_in_force(), usage, now)
 
@@ -295,7 +291,7 @@ class Admission(Party):
     ) -> Refusal | None:
         """Applies settings to an outgoing connection whose connector has a policyVhost (§3.5).
 
-        now  as for `admit`
+        `now` is as for `admit`.
         """
         gate = self.gate
         self.identity = identity
@@ -316,11 +312,9 @@ class Admission(Party):
 
     @property
     def is_denied(self) -> bool:
-        """True if the connection must get nothing new. Also True before it has caught up, as it may have lost its
-        grants.
+        """True if the connection must get nothing new, also before it has caught up: it may have lost its grants.
 
-        Limits on the number of connections are not part of this: `keep_within_limits` applies them to the newest
-        connections.
+        `keep_within_limits` applies limits on the number of connections, to the newest ones.
         """
         return self.refusal is not None or self._epoch != self.gate.epoch
 
@@ -387,10 +381,7 @@ class Admission(Party):
             self._is_counted = True
 
     def _uncount(self) -> None:
-        """Removes the connection from the ledger.
-
-        INVARIANT: it runs as often as `_count`, and with the same arguments, whatever happens to the connection.
-        """
+        """INVARIANT: runs as often as `_count`, with the same arguments, whatever happens to the connection."""
         settings = self.settings
         if self._is_counted and settings is not None:
             self._is_counted = False
@@ -398,10 +389,7 @@ class Admission(Party):
             self.gate.ledger.release(settings.vhost, user, self.remote_host, self.connection_name)
 
     def keep_within_limits(self) -> bool:
-        """Denies an open connection if the limits have no room for it. Returns True if it may stay.
-
-        Called when all connections are decided again, from the newest to the oldest.
-        """
+        """Denies an open connection for which there is no room, the newest first. Returns True if it may stay."""
         settings, now = self.settings, self.gate.began_at
         if self.refusal is not None or not self.is_redecided or settings is None or not self._is_counted:
             return self.refusal is None

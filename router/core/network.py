@@ -136,10 +136,7 @@ class Network:
     def connect(
         self, attachment: Attachment, *, cost: int, container: str, admitted: str | None = None
     ) -> Trunk | None:
-        """Adds a connection to another router.
-
-        The parameters are as in Trunk. Returns None if there are MAX_TRUNKS already.
-        """
+        """Adds a connection, with parameters as in Trunk. Returns None if there are MAX_TRUNKS already."""
         tag = next((tag for tag in range(MAX_TRUNKS) if tag not in self.trunks), None)
         if tag is None:
             return None
@@ -229,10 +226,7 @@ class Network:
         slot: int | None,
         passage_for: Callable[[DataInLink], Passage],
     ) -> InLink:
-        """Adds a link on which messages from another router arrive.
-
-        slot  the priority; None: a streaming link
-        """
+        """Adds a link for messages from a router. `slot` is the priority; None: a streaming link."""
         core = self.core
         link = DataInLink(core.next_identity(), wire, attachment, core.work, slot)
         link.on_updated = Updates(link, core.all_receivers).on_updated
@@ -274,10 +268,7 @@ class Network:
     # Control messages
 
     def send_control(self, tag: int, payload: bytes, payer: Account | None = None) -> None:
-        """Sends one presettled control message on one connection.
-
-        payer  pays while it waits: the account whose message is passed on; None: the connection itself
-        """
+        """Sends one presettled control message. `payer` pays while it waits; None: the connection pays."""
         trunk = self.trunks.get(tag)
         if trunk is not None and trunk.control is not None:
             charge = Charge(payer, len(payload)) if payer is not None else None
@@ -320,10 +311,7 @@ class Network:
             self._remove_destination(router, key)
 
     def map(self, identifier: str, key: str, hint: int | None) -> None:
-        """Makes a router a destination of an address.
-
-        hint  the distribution of an address that is new here and not configured (network §9.2)
-        """
+        """Makes a router a destination. `hint` is the distribution of a new, not configured address (network §9.2)."""
         router = self.routers.get(identifier)
         if router is not None and key[0] in _MOBILE:
             self._add_destination(router, key, hint)

@@ -150,10 +150,7 @@ class Host:
     # Events
 
     def on_second(self, now: float) -> None:
-        """Runs the tick of the protocol.
-
-        now  monotonic seconds
-        """
+        """Runs the tick of the protocol. `now` is in monotonic seconds."""
         self._spent.clear()
         self._carry_out(self._machine.tick(now))
         if now >= self._trim_at:
@@ -287,10 +284,7 @@ class Host:
         return account.room_for_addresses() if account is not None else 0
 
     def _charge(self, tag: int, payer: int, held: int) -> None:
-        """Charges for the addresses announced on a connection, which now hold `held` bytes.
-
-        The connection may be gone.
-        """
+        """Charges for the addresses announced on a connection, which may be gone. They now hold `held` bytes."""
         account, before = self._paying.pop(payer, (None, 0))
         if account is None:
             account = self._account(tag)

@@ -232,10 +232,7 @@ class Session:
             account.charge(self.incoming)
 
     def charge_outgoing(self) -> int:
-        """Charges for data that waits until the peer opens its window.
-
-        Returns the number of bytes that can still leave.
-        """
+        """Charges for data that waits for the peer's window. Returns the bytes that can still leave."""
         holds = int(_backlog(self.pointer))
         if not -_STEP_BYTES < holds - self.outgoing < _STEP_BYTES:
             more, self.outgoing = holds - self.outgoing, holds
@@ -283,17 +280,13 @@ class Session:
             self._let_come(size)
 
     def limit_window(self, capacity_bytes: int) -> None:
-        """Sets the number of bytes that the peer may send before they are read: at least one frame.
-
-        The next flush sends it.
-        """
+        """Sets the bytes that the peer may send before they are read (at least one frame). The next flush sends it."""
         least = _MORE_BYTES if self.overruns else lib.pn_transport_get_max_frame(self.engine.transport)
         self.window = max(capacity_bytes, least)
         lib.pn_session_set_incoming_capacity(self.pointer, self.window)
 
     def tell_window(self, capacity_bytes: int) -> None:
-        """Sets the window as `limit_window` does, but writes it at once, before the first link of the session is
-        attached.
+        """Sets the window as `limit_window` does, but writes it at once, before the session's first link is attached.
 
         Otherwise the Flow names the handle of that link, and it may arrive after a container has refused the link.
         Broker-J then ends the session, and ends its connection when the next session begins.

@@ -71,8 +71,8 @@ static uint64_t property_size(const uint8_t *at, uint64_t room) {
   return size <= room ? size : 0;
 }
 
-/* Returns true if the message may have a reply-to. Reads the properties if they begin at `at`. If another section begins
- * there, returns false. Returns true for properties of an unusual form. */
+/* Returns true if the message may have a reply-to. Reads the properties if they begin at `at`. If another section
+ * begins there, returns false. Returns true for properties of an unusual form. */
 static bool may_ask(const uint8_t *data, uint64_t at, uint32_t size) {
   if (data[at + 2] != PROPERTIES) return false;
   uint8_t form = data[at + 3];
