@@ -187,8 +187,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFailed:
-    """A peer was not admitted because of missing credentials or permission. Counts towards an automatic ban of its
-    host.
+    """A peer lacks credentials or permission, and was not admitted. Counts towards an automatic ban of its host.
 
     remote_host  numeric address
     """

@@ -95,8 +95,7 @@ class Shadow:
         self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
 
     def use(self, ruleset: Ruleset) -> bool:
-        """Starts to use a candidate. Returns True if it differs from the one before: then it must be asked about all
-        that is open.
+        """Starts to use a candidate. Returns True if it differs from the last: then ask it about all that is open.
 
         A different candidate starts with all counts at zero. One with the same rules continues with the current counts.
         """

@@ -216,10 +216,7 @@ class Admission(Party):
     def admit(
         self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """Decides about the Open. None: the connection may stay and is counted until `close`.
-
-        now  seconds since 1970 UTC
-        """
+        """Decides about the Open. None: it may stay, counted until `close`. `now` is in seconds since 1970 UTC."""
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted

@@ -49,8 +49,7 @@ MAX_SHOWN_RULE: Final = 200
 
 
 def explained(refusal: Refusal, decision: Decision, address: Address | Unclear | None = None) -> Refusal:
-    """Returns the refusal with the rule in its description (policy verboseDenials), but without the file path of the
-    rule.
+    """Returns the refusal with the rule in its description (policy verboseDenials), without the rule's file path.
 
     address  as in rule_text
     """

@@ -34,8 +34,7 @@ class Repeats(Generic[Key]):
         return False
 
     def take(self, may_report: Callable[[Key], bool] = lambda _key: True) -> Iterator[tuple[Key, int]]:
-        """Iterates over the keys with their occurrences (at least one) since the latest report. Call at equal
-        intervals.
+        """Iterates over the keys with their occurrences (at least one) since the latest report. Call regularly.
 
         A key without occurrences is removed, and reported at once when it occurs again. Each number is current when it
         is returned. Keys may be added and removed meanwhile.

@@ -22,8 +22,7 @@ _WRITTEN: Final = tuple(bytes((0x54, code)) for code in range(256))
 
 
 def decode_in_steps(data: Buffer, offset: int, max_values: int) -> Generator[None, None, tuple[Any, int]]:
-    """Decodes like `decode`, and yields at least once for every AT_ONCE values. Returns the value and the offset after
-    it.
+    """Decodes like `decode`, and yields at least every AT_ONCE values. Returns the value and the offset after it.
 
     max_values  accepted in all its lists, maps and arrays together
     """

@@ -1,5 +1,4 @@
-"""The closed files of an audit log: finds them, chooses those that retention deletes, and reads the end of the last
-one.
+"""The closed files of an audit log: finds them, chooses those to delete, and reads the end of the last one.
 
 Only the writer thread uses them. Before a file is deleted, an event of the log records that (router.audit.trail).
 """

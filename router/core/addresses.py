@@ -229,8 +229,7 @@ class LiveAddress:
 
 
 class Beyond:
-    """The other routers, as destinations of addresses that every router has. Each may have receivers, but does not
-    announce it.
+    """The other routers, as destinations of addresses that every router has. They do not announce their receivers.
 
     remotes  the other interiors, on an interior router
     links    on an interior the links to its edges; on an edge the link to its interior

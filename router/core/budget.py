@@ -159,8 +159,7 @@ class Level:
             self.wide -= size
 
     def room_for(self, account: "Account") -> int:
-        """Returns the bytes that an account may add without need: up to three quarters of the limit, or up to its
-        share.
+        """Returns the bytes that an account may add without need: three quarters of the limit, or its share.
 
         Attack: one peer fills three quarters, so that there is no room for the shares of the other peers.
         """
@@ -194,7 +193,7 @@ class Level:
         account.party.exhaust(self)
 
     def _has_more_than_its_share(self, account: "Account") -> bool:
-        """Returns True if the account holds more than its share. On the router level users have shares, on other levels
+        """Returns True if the account holds more than its share. On the router level, shares are for users, else for
         connections.
 
         The shares leave out bytes of connections that are gone. Attacks: one user's ten thousand connections, so that
@@ -300,8 +299,7 @@ class Account:
         return all(level.held * 2 < level.limit for level in self.levels if level.limit)
 
     def may_keep_more(self) -> bool:
-        """Returns True if more data may arrive that its links have credit for but do not take, so that other links
-        continue.
+        """Returns True if more data may arrive that its links do not take, so that other links continue.
 
         The limit is three quarters of its own level, while the other levels are less than half full.
         """

@@ -202,8 +202,7 @@ def give_copy(
 
 
 def charge_for(link: InLink | None, out: OutLink, size: int) -> Charge:
-    """Returns the charge for a message that may wait. Its sender pays. For another router's message the local receiver
-    pays.
+    """Returns the charge for a message that may wait. Its sender pays, or the local receiver if a router sent it.
 
     link  the link that it arrived on; None: it is the router's own, for which the receiver pays
     """

@@ -285,8 +285,8 @@ class OutLink(Link):
         (account.charge if self.attachment.is_neighbour else account.wait)(more * RECORD_BYTES)
 
     def weigh(self, outgoing: Handle, size: int) -> None:
-        """Charges for a large message that is not settled: the receiver's connection, or the sender if it goes to a
-        router.
+        """Charges for a large message that is not settled: the receiver's connection, or the sender if a router
+        receives.
 
         Its record is already among the unsettled.
         """

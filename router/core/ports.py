@@ -283,8 +283,7 @@ class OutgoingWire(Wire, Protocol):
         ...
 
     def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
-        """Return a function (size, at, inserted, inserted's length) that sends like `send`, with `inserted` before byte
-        `at`.
+        """Return a function (size, at, inserted, its length) that sends like `send`, with `inserted` before byte `at`.
 
         `at` must not be greater than `size`.
         """

@@ -1,5 +1,4 @@
-"""The links of one connection between routers for messages that have not arrived completely, and the users of these
-links.
+"""The links between two routers for messages that have not arrived completely, and the users of these links.
 
 If a distant receiver does not take a message, the message stays on the link and blocks later messages. So each sender
 has its own link, with its own session if there are enough, and each user has a share of the links.
@@ -53,8 +52,7 @@ class StreamingLinks(Generic[L]):
         self._untold: set[L] = set()  # links whose latest message will get no outcome
 
     def take(self, sender: InLink | None) -> L | None:
-        """Returns a link for a message that has not arrived completely, so that it does not delay others. None: no
-        link.
+        """Returns a link for a message that has not arrived completely, so that it does not delay others, or None.
 
         sender  None: the message is this router's own
         """

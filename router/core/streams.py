@@ -52,8 +52,7 @@ REQUEST_TOO_LARGE: Final = Condition(
 
 
 class Leg:
-    """One receiver's copy of a streamed message. It first waits in the link's queue, then occupies the link, then is
-    over.
+    """One receiver's copy of a streamed message. It waits in the link's queue, occupies the link, and is then over.
 
     It is the Origin of the copy.
 

@@ -159,8 +159,7 @@ class Work:
                 close()
 
     def _relieve(self) -> None:
-        """Lets connections and links with room in their budget continue, for one turn. The others wait for a further
-        pass.
+        """Lets connections and links with room in their budget continue, for one turn. Others wait for a later pass.
 
         The first of them continues even if the turn has no time left. Otherwise endless reads would starve it.
         """

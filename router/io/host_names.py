@@ -77,8 +77,7 @@ async def addresses_of(name: str, family: socket.AddressFamily = socket.AF_UNSPE
 
 
 def look_up(names: Iterable[str]) -> Resolve:
-    """Looks names up in parallel. Returns a function that gives their addresses. Waits for answers up to
-    LOOK_UP_LIMIT_S.
+    """Looks names up in parallel. Returns a function that gives their addresses. Waits at most LOOK_UP_LIMIT_S.
 
     That function looks up any other name when it is asked for it.
     """

@@ -37,8 +37,7 @@ def give_back_freed_memory() -> None:
 
 
 def forbid_core_dumps() -> None:
-    """Protects the contents of memory: no core dump, and no access to this process for other processes of the same
-    user.
+    """Protects the contents of memory: no core dump, and no access for other processes of the same user.
 
     Attack: passwords under way, and those of the configuration, are read from a dump after a crash, or with a debugger
     by another service of the same account. RLIMIT_CORE alone does not prevent dumps that are piped to a program. To

@@ -94,8 +94,8 @@ def _entry(user: str) -> pwd.struct_passwd:
 
 
 def become(user: str) -> None:
-    """Changes to the user's id, group and supplementary groups, permanently. Does nothing if the process is already
-    this user's.
+    """Changes to the user's id, group and other groups, permanently. Does nothing if the process is already this
+    user's.
 
     Raises DaemonError. The process may then have lost some of its groups, and must end.
     """

@@ -78,8 +78,7 @@ class Route:
 
 
 class Computation:
-    """The routes of one router, computed in steps: first the routes, then the valid origins, with a tree of each
-    router.
+    """The routes of one router, computed in steps: the routes, then the valid origins, with a tree of each router.
 
     routes   router id -> its route, for all reachable routers, sorted by id; None until they are known
     radius   the largest number of hops

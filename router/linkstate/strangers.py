@@ -54,8 +54,7 @@ class Strangers:
         return router in behind
 
     def _reached(self, link: Link) -> set[str]:
-        """Returns the routers that the neighbour on a link reaches without this router, over links that both ends
-        report.
+        """Returns the routers that the neighbour on a link reaches without this one, over links that both ends report.
 
         Attack: a neighbour that claims a link to the router in whose name it speaks.
         """

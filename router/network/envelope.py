@@ -101,8 +101,7 @@ def read_content(payload: bytes) -> tuple[Any, Any]:
 
 
 def read_content_in_steps(payload: bytes, max_values: int) -> Generator[None, None, tuple[Any, Any]]:
-    """Reads like `read_content`, in steps, a message that `read_envelope` has read. Yields every AT_ONCE values at
-    least.
+    """Reads like `read_content`, in steps. `read_envelope` must have read the message. Yields every AT_ONCE values.
 
     max_values  accepted in the lists and maps of the body
     """

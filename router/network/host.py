@@ -1,5 +1,4 @@
-"""Runs the routing protocol of an interior router: gives it ticks, control messages and links, and carries out its
-effects.
+"""Runs the routing protocol of an interior router: gives it events, and carries out its effects.
 
 Effects that change the routing of messages are carried out in their order. Those that concern ten thousand addresses
 are carried out in slices, and messages pass between the slices. Long messages of this router are also written in

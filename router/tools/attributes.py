@@ -28,7 +28,7 @@ class ValidationError(ValueError):
 
 
 def expand_type(name: str) -> str:
-    """Returns the long name: `listener` is org.apache.qpid.dispatch.listener, `link` and `router.link` are
+    """Returns the long name. `listener` is org.apache.qpid.dispatch.listener, `link` and `router.link` are
     ...router.link.
 
     Any other name with a dot stays unchanged: it is complete, or unknown.

@@ -1,5 +1,4 @@
-"""Reads one HTTP/1.1 request. It reads the header section strictly, so that no proxy before the router reads it
-differently.
+"""Reads one HTTP/1.1 request. The header section is read strictly, so that no proxy reads it differently.
 
 h11 parses. Input that h11 would tolerate is refused before h11 gets it. Pure. Source: RFC 9112; docs/spec/routing.md
 §2.

@@ -838,8 +838,7 @@ class Engine:
         self.links[wire.link] = self.heard[wire.link] = wire.session.wires[wire.link] = wire
 
     def _write_begins(self) -> None:
-        """Writes the waiting Begins, each alone: proton chooses their channels, which are visible only in the written
-        frame.
+        """Writes the waiting Begins, each alone: their channels are visible only in the written frames.
 
         INVARIANT: the guard knows the channel before an answer to the Begin can arrive.
         """

@@ -506,8 +506,7 @@ def _room(transport: Pointer) -> int:
 
 
 class _Wire:
-    """The common part of both directions of a link. `core` is the core's link object after the core has admitted the
-    link.
+    """The common part of both directions of a link. `core` is the core's link object after admission.
 
     has_source, has_target  True if the peer's Attach has the terminus. proton treats one without an address as absent
     on_answer  called when the peer has answered our Attach. Credit may be granted from now on. If the peer refuses the
@@ -582,8 +581,7 @@ class _Wire:
         return condition_of(lib.pn_link_remote_condition(self.link))
 
     def accept(self, *, dynamic_address: str | None = None, max_message_bytes: int = 0) -> None:
-        """Answers the Attach with the peer's own termini, but promises only the properties and settlement that the
-        router honours.
+        """Answers the Attach with the peer's own termini, but promises only what the router honours.
 
         The router keeps nothing for a link that is gone, and uses no filter (routing §5.3).
         """
@@ -690,9 +688,7 @@ class _Wire:
 
     @property
     def _is_silent(self) -> bool:
-        """True if nothing more may be sent for the link: our Detach or its session's End is sent, or the link is
-        released.
-        """
+        """True if nothing more may be sent for the link: our Detach or the End is sent, or the link is released."""
         return self.has_left or self.session.is_closing or self.link is GONE
 
     def _leave(self, condition: Condition | None = None, *, is_closed: bool) -> None:
@@ -767,9 +763,7 @@ class _Wire:
         lib.pn_link_free(link)
 
     def cut_short(self) -> None:
-        """Ends a message that is partly sent, because the link is about to be released and the message stays
-        incomplete.
-        """
+        """Ends a message that is partly sent, because the link is about to be released."""
 
     def take_answer(self) -> None:
         """Handles the peer's answer to our Attach."""
@@ -1462,8 +1456,7 @@ class OutgoingWire(_Wire):
         return _send_as(self.link, size, origin)
 
     def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
-        """Returns a function (size, at, inserted, inserted's length) that sends like `send`, with `inserted` put before
-        byte `at`.
+        """Returns a function (size, at, inserted, its length) that sends like `send`, with `inserted` before byte `at`.
 
         `at` must not be greater than `size`.
         """
