@@ -47,8 +47,8 @@ OF_PARTY: Final = Budget(burst_bytes=1024 * 1024, reserve_bytes=64 * 1024, bytes
 MAX_OWNERS: Final = 4096
 # Attack: the same with sums. Refusals beyond this number are summed up only by their sort. A sum takes at most 15 kB.
 MAX_SUMS: Final = 1000
-# Attack: 1,200 refusals in 5 s hide the important one, because a sum had the first 8 names. So a sum has the first name
-# and the last, some random ones, and each name that was never refused before, up to this number of characters of JSON.
+# Attack: 1,200 refusals in 5 s hide the important one, because a sum had the first 8 names. So a sum has the first
+# name, the last, some random ones, and each name that was never refused before. The limit is in characters of JSON.
 MAX_SAMPLE_CHARACTERS: Final = 64
 MAX_NEW_CHARACTERS: Final = 6 * 1024
 DRAWN: Final = 4

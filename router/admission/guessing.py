@@ -4,9 +4,9 @@ Pure: clock and random numbers are arguments. Source: docs/spec/policy-and-auth.
 
 A host that fails often waits longer and longer, whatever user it claims. That does not stop an attack from many hosts
 on one user, so failures are also counted by user name. This locks out no user. A host from which the user has logged in
-is not slowed by failures at other hosts, and a host that is new to the user waits some seconds at most. A right
-password waits as long as a wrong one. Otherwise an attacker could disconnect when an answer is late, and try the next
-password. Unknown names are counted like others, so the delay does not show which users exist.
+is not slowed by failures at other hosts. A host that is new to the user waits some seconds at most. A right password
+waits as long as a wrong one. Otherwise an attacker could disconnect when an answer is late, and try the next password.
+Unknown names are counted like others, so the delay does not show which users exist.
 """
 
 import math

@@ -17,8 +17,8 @@ HostKey = IPv4Network | IPv6Network  # a host as bans and verification count it
 
 # The cost of a connection before its first byte: a socket, its transport and the objects around them.
 CONNECTION_BYTES: Final = 8 * 1024
-# The additional bytes for a connection inside TLS (46 KiB measured, and more while it answers), and for the engine of a
-# connection that has begun AMQP.
+# The additional bytes for a connection inside TLS (46 KiB measured, and more while it answers), and for the engine
+# after the begin of AMQP.
 TLS_BYTES: Final = 64 * 1024
 ENGINE_BYTES: Final = 24 * 1024
 # Attack: 20,000 sockets that each leave a handshake, or a login of 64 KiB, unfinished. These are the limits for bytes

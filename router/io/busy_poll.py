@@ -5,8 +5,8 @@ sleep and waking it takes longer than that, and costs more. So after a read the 
 without sleeping. Other sockets, timers and callbacks are served meanwhile: only the sleep is delayed.
 
 Whether polling helps is measured repeatedly. The loop waits for some reads with sleep, and for others with polling, and
-uses the faster way for the reads that follow. If peers do not answer so fast, if they send without a pause, or if other
-processes need the processor, polling is not faster, and the loop sleeps. Source: docs/performance.md, busy polling.
+uses the faster way for the reads that follow. Polling is not faster if peers answer slowly or send without a pause, or
+if other processes need the processor. The loop then sleeps. Source: docs/performance.md, busy polling.
 """
 
 import os

@@ -39,9 +39,9 @@ def give_back_freed_memory() -> None:
 def forbid_core_dumps() -> None:
     """Protects the contents of memory: no core dump, and no access for other processes of the same user.
 
-    Attack: passwords under way, and those of the configuration, are read from a dump after a crash, or with a debugger
-    by another service of the same account. RLIMIT_CORE alone does not prevent dumps that are piped to a program. To
-    examine a crash, set PALISADE_CORE_DUMPS=1. On systems other than Linux only the limit is set.
+    Attack: a dump after a crash, or a debugger of another service with the same account, shows passwords under way and
+    those of the configuration. RLIMIT_CORE alone does not prevent dumps that are piped to a program. To examine a
+    crash, set PALISADE_CORE_DUMPS=1. On systems other than Linux only the limit is set.
     """
     if os.environ.get("PALISADE_CORE_DUMPS") == "1":
         return

@@ -1,11 +1,11 @@
 """Limits the bytes of one read, so that all busy sockets together read one buffer in a pass of the loop.
 
-Attack: sixteen peers keep their sockets full. If each read a whole buffer, a peer that sends one message and waits for
-the answer would wait for sixteen buffers, each with about a hundred messages of work. uvloop reads a full socket up to
-32 times in a pass: one peer alone would delay all others by as many buffers. So a socket is read once in a pass.
+Attack: sixteen peers keep their sockets full. If each read a whole buffer, a peer with one message would wait for
+sixteen buffers, each with about a hundred messages of work. uvloop reads a full socket up to 32 times in a pass: one
+peer alone would delay all others by as many buffers. So a socket is read once in a pass.
 
 Each pass also has a cost. If a full buffer was little work, because its messages are large, the next read of that
-socket may take more bytes, as long as it is the only busy socket.
+socket may take more bytes. This applies only while it is the only busy socket.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """Decides on which links a flooded message must still be sent.
 
-A message to all routers is forwarded on each link that is the path to some router, except links to routers in its trace
-(network §5). That alone would multiply it by all ways through the network. So this router forwards a message once on
-each link, whatever copies of it arrive, because the copies are equal. If a false trace contains routers that did not
-have the message yet, it only delays them: the next copy is sent on the remaining links.
+A message to all routers is forwarded on each link that is a path, except to routers in its trace (network §5). That
+alone would multiply it by all ways through the network. So this router forwards a message once on each link, whatever
+copies of it arrive, because the copies are equal. If a false trace contains routers that did not have the message yet,
+it only delays them: the next copy is sent on the remaining links.
 """
 
 from collections import Counter

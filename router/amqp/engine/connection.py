@@ -595,8 +595,8 @@ class Engine:
     def _end_links(self, session: Session) -> Iterator[None]:
         """Releases the links of a session that the peer has ended, one by one, and then the session.
 
-        Our End leaves before the first link is released, with the flush at the end of this turn, so that proton frees
-        each link at once. If the connection ends meanwhile, `freeing` does the rest.
+        Our End leaves with the flush at the end of this turn, before the first link is released. So proton frees each
+        link at once. If the connection ends meanwhile, `freeing` does the rest.
         """
         for wire in session.living():
             if self.is_deaf:

@@ -1,7 +1,7 @@
 """Keeps the sessions that have ended until nothing of their links is under way.
 
-proton frees a session with the last object that refers to it. If that is a link that was never detached, because an
-event of it came last, proton frees the link with the session, and then uses it once more. Attack: a peer ends a session
+proton frees a session with the last object that refers to it. That may be a link that was never detached, if an event
+of it came last. proton then frees the link with the session, and uses it once more. Attack: a peer ends a session
 during a message that it receives. The router read memory that belonged to something else, and freed it a second time.
 """
 

@@ -272,7 +272,7 @@ class Session:
     def widen(self) -> None:
         """Grows the window so that a message can arrive up to the size at which it is streamed.
 
-        Otherwise the message would wait forever if the window is smaller, because the session is one of many or is full
+        In a smaller window the message would wait forever. The window is small if the session is one of many, or full
         of the beginnings of other messages. The account pays for all that arrives.
         """
         size = STREAM_AT_BYTES + lib.pn_transport_get_max_frame(self.engine.transport)

@@ -49,9 +49,9 @@ class Steps(NamedTuple):
     accept       (delivery): accepts and settles it
     pull         (transport, left) → bytes put into the output buffer; ≤ 0 if there are none. `left` of them belong to a
                  frame that began earlier; `step.left` is the same number for the next call. A Flow of a link that is
-                 gone becomes a Flow of its session, and a Flow of a session that is gone is left out. The reason:
-                 proton sends a session's window by a link with a settled delivery, even if it has detached that link,
-                 and a peer closes the connection for an unknown handle or channel
+                 gone becomes a Flow of its session. A Flow of a session that is gone is left out. The reason: proton
+                 sends a session's window by a link with a settled delivery, even if it has detached that link. A peer
+                 closes the connection for an unknown handle or channel
     """
 
     step: Any

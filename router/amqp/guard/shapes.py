@@ -1,7 +1,7 @@
 """Checks that a value is built as AMQP 1.0 §1.2 to §1.6 says, at all levels. Pure. Nothing is decoded.
 
-The AMQP engine cuts off a size that is too large, trusts sizes more than counts, and continues at the wrong place after
-a described value that is described again. All programs read a value that passes this check in the same way.
+The AMQP engine cuts off a size that is too large, and trusts sizes more than counts. After a described value that is
+described again it continues at the wrong place. All programs read a value that passes this check in the same way.
 """
 
 from typing import Final
