@@ -292,7 +292,7 @@ class _Picked:
 
 
 def _here(live: LiveAddress) -> list[OutLink]:
-    """Returns receivers on an edge that are its own clients."""
+    """Returns an edge's own clients among the receivers: all for multicast, else the least loaded."""
     found = [out for out in live.out_links if not out.attachment.is_edge]
     if live.distribution == "multicast" or len(found) < 2:
         return found

@@ -66,7 +66,7 @@ class Reader(Protocol):
         ...
 
     def hurry(self) -> None:
-        """Take everything that arrived, because the link is going."""
+        """Take everything that arrived, because the link is ending."""
         ...
 
     def abort(self) -> None:

@@ -416,7 +416,7 @@ class Stream(Copies):
         self._charge()
 
     def hurry(self) -> None:
-        """Takes all that arrived, because the link is going. The session's window has limited it."""
+        """Takes all that arrived, because the link is ending. The session's window has limited it."""
         self._move(None)
 
     def _is_below(self, limit: int) -> bool:

@@ -1122,12 +1122,12 @@ class IncomingWire(_Granting):
             self.session.show_window()
 
     def read_out(self) -> None:
-        """Takes every byte that has arrived, even if receivers are slow: the link is going (routing §9.4, §24)."""
+        """Takes every byte that has arrived, even if receivers are slow: the link is ending (routing §9.4, §24)."""
         if not self.engine.is_deaf:
             _exhaust(self.reading_out())
 
     def reading_out(self) -> Iterator[None]:
-        """Does `read_out` in steps, also if the connection is going. Stops if a message ends the connection."""
+        """Does `read_out` in steps, also if the connection is ending. Stops if a message ends the connection."""
         was_held, was_deaf = False, self.engine.is_deaf
         while (reader := self.stream) is not None and self.engine.is_deaf == was_deaf:
             if reader is _HELD:

@@ -89,7 +89,7 @@ def kept(connection: Pointer) -> int:
 
 
 def releasing(connection: Pointer) -> Iterator[None]:
-    """Releases them in steps. At each step the connection must exist, and no function of proton may be running."""
+    """Releases the kept deliveries in steps. At each step the connection must exist, and no proton function may run."""
     steps = _releasing(connection)
     while list(islice(steps, _AT_ONCE)):
         yield
