@@ -64,7 +64,7 @@ class Far(Protocol):
     """Chooses among local receivers and other routers (router.core.transit)."""
 
     def hops(self, address: "LiveAddress", link: InLink | None, size: int, /, *, is_streamed: bool) -> list[OutLink]:
-        """Return the links for one message, which is in the buffer.
+        """Returns the links for one message, which is in the buffer.
 
         link  the link that the message arrived on; None: it is this router's own
         """
@@ -82,7 +82,7 @@ class Distributor(Protocol):
     @property
     def forward(self) -> Forward: ...
     def copies(self, link: InLink, size: int, /, *, is_streamed: bool) -> list[tuple[OutLink, bytes]] | None:
-        """Return the receivers of the message in the buffer, each with its payload.
+        """Returns the receivers of the message in the buffer, each with its payload.
 
         None: forward as without the exchange.
         """

@@ -63,19 +63,19 @@ class Party(Protocol):
     """The connection that an account belongs to."""
 
     def hold_back(self, level: "Level", /) -> None:
-        """Take nothing more from the connection's senders."""
+        """Takes nothing more from the connection's senders."""
         ...
 
     def let_go(self) -> None:
-        """Let the connection's senders continue."""
+        """Lets the connection's senders continue."""
         ...
 
     def crowd(self, *, is_crowded: bool) -> None:
-        """Note that the connection's receivers have, or no longer have, too much that they neither read nor settle."""
+        """Notes that the connection's receivers have, or no longer have, too much that they neither read nor settle."""
         ...
 
     def exhaust(self, level: "Level", /) -> None:
-        """Close the connection: a level is far over its limit, and no other connection holds more."""
+        """Closes the connection: a level is far over its limit, and no other connection holds more."""
         ...
 
 

@@ -47,11 +47,11 @@ class Rest(Protocol):
     """Inspects the rest of a message, after the part that was inspected first."""
 
     def see(self, size: int) -> Condition | None:
-        """Inspect the next `size` bytes in the buffer. Returns the condition to refuse the message with, or None."""
+        """Inspects the next `size` bytes in the buffer. Returns the condition to refuse the message with, or None."""
         ...
 
     def end(self) -> Condition | None:
-        """Inspect the end of the message. Returns the same as `see`."""
+        """Inspects the end of the message. Returns the same as `see`."""
         ...
 
 

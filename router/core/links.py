@@ -31,7 +31,7 @@ class Origin(Protocol):
     def on_progress(
         self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]
     ) -> "Origin | None":
-        """Handle that the receiver gave a state and has not settled. settle(outgoing) ends the copy, now or later.
+        """Handles that the receiver gave a state and has not settled. settle(outgoing) ends the copy, now or later.
 
         Returns  the origin that learns about the copy from now on; None: the same as before
         """
@@ -39,7 +39,7 @@ class Origin(Protocol):
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None: ...
     def forgo(self, state: int, since_s: int) -> None:
-        """Handle that the sender has settled; the receiver had given this copy `state`. The copy is settled next."""
+        """Handles that the sender has settled; the receiver had given this copy `state`. The copy is settled next."""
         ...
 
 
@@ -54,7 +54,7 @@ class Lender(Protocol):
     """A link to another router, as the senders see it whose presettled messages leave by it (router.core.remotes)."""
 
     def share(self, link: "Lent", owed: int, /) -> int:
-        """Return the part of the credit owed to a link that is given now. The rest follows (`Lent.lent`)."""
+        """Returns the part of the credit owed to a link that is given now. The rest follows (`Lent.lent`)."""
         ...
 
 
@@ -187,11 +187,11 @@ class Connection(Protocol):
         ...
 
     def refuse_to_keep(self, level: Level, /) -> None:
-        """Note that a message from another router may not wait for a receiver."""
+        """Notes that a message from another router may not wait for a receiver."""
         ...
 
     def forget(self, link: "Link", /) -> None:
-        """Remove a link that is gone."""
+        """Removes a link that is gone."""
         ...
 
 

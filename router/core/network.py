@@ -64,12 +64,12 @@ class Protocolist(Protocol):
     """Runs the routing protocol (router.network.host)."""
 
     def link_up(self, trunk: Trunk, /) -> None:
-        """Note that control messages may be sent on a connection."""
+        """Notes that control messages may be sent on a connection."""
         ...
 
     def link_lost(self, tag: int, /) -> None: ...
     def disconnected(self, tag: int, /) -> None:
-        """Ignore from now on everything that arrived on a connection."""
+        """Ignores from now on everything that arrived on a connection."""
         ...
 
     def on_control(self, tag: int, payload: bytes, /) -> None: ...
@@ -83,7 +83,7 @@ class FarRoutes(Protocol):
     on_served: Callable[[LiveAddress, bool], None]
 
     def mapped(self, router: RemoteRouter, key: str, /) -> None:
-        """Note that another router serves a link route."""
+        """Notes that another router serves a link route."""
         ...
 
     def unmapped(self, router: RemoteRouter, key: str, /) -> None: ...

@@ -15,7 +15,7 @@ class Owner(Protocol):
     """The connection that an engine belongs to."""
 
     def crash(self, error: Exception, /) -> None:
-        """End the connection, and nothing else, because serving it raised an error."""
+        """Ends the connection, and nothing else, because serving it raised an error."""
         ...
 
     def note_deliveries(self) -> None:
@@ -41,15 +41,15 @@ class Engine(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write every byte that is ready."""
+        """Writes every byte that is ready."""
         ...
 
     def write_early(self) -> None:
-        """Write the bytes that are ready during a pass, before its end."""
+        """Writes the bytes that are ready during a pass, before its end."""
         ...
 
     def release_settled(self) -> Iterator[None]:
-        """Release, in steps, the memory that is kept for settled deliveries."""
+        """Releases, in steps, the memory that is kept for settled deliveries."""
         ...
 
 
@@ -62,15 +62,15 @@ class Reader(Protocol):
         ...
 
     def more(self) -> None:
-        """Take what may be taken, because data arrived."""
+        """Takes what may be taken, because data arrived."""
         ...
 
     def hurry(self) -> None:
-        """Take everything that arrived, because the link is ending."""
+        """Takes everything that arrived, because the link is ending."""
         ...
 
     def abort(self) -> None:
-        """Stop, because nothing more of the message comes."""
+        """Stops, because nothing more of the message comes."""
         ...
 
 
@@ -78,15 +78,15 @@ class Taker(Protocol):
     """The core's link, as its incoming wire calls it."""
 
     def on_excess(self) -> None:
-        """Handle that more has arrived than the sender had credit for."""
+        """Handles that more has arrived than the sender had credit for."""
         ...
 
     def on_aborted(self) -> None:
-        """Handle that the sender aborted a message of which nothing was taken."""
+        """Handles that the sender aborted a message of which nothing was taken."""
         ...
 
     def on_drained(self, credit: int, /) -> None:
-        """Handle that the sender gave up `credit`."""
+        """Handles that the sender gave up `credit`."""
         ...
 
     @property
@@ -95,7 +95,7 @@ class Taker(Protocol):
         ...
 
     def refuses(self, delivery: Handle, /) -> bool:
-        """Refuse the message, which has a state and is not yet forwarded, if it must be refused.
+        """Refuses the message, which has a state and is not yet forwarded, if it must be refused.
 
         Returns True if it was.
         """
@@ -118,31 +118,31 @@ class Wire(Protocol):
     def unsettled_count(self) -> int: ...
     def settle(self, delivery: Handle, /) -> None: ...
     def is_settled(self, delivery: Handle, /) -> bool:
-        """Return True if the peer has settled it."""
+        """Returns True if the peer has settled it."""
         ...
 
     def remote_state(self, delivery: Handle, /) -> int:
-        """Return the state that the peer gave, 0 for none (router.core.outcomes)."""
+        """Returns the state that the peer gave, 0 for none (router.core.outcomes)."""
         ...
 
     def told(self, delivery: Handle, /) -> int:
-        """Return the state that the router gave the peer, 0 for none."""
+        """Returns the state that the router gave the peer, 0 for none."""
         ...
 
     def transaction(self, delivery: Handle, /) -> bytes | None:
-        """Return the transaction that the peer's state names. The outcome of a coordinator counts too."""
+        """Returns the transaction that the peer's state names. The outcome of a coordinator counts too."""
         ...
 
     def told_transaction(self, delivery: Handle, /) -> bytes | None:
-        """Return the transaction in the state that the router gave the peer."""
+        """Returns the transaction in the state that the router gave the peer."""
         ...
 
     def relay_state(self, delivery: Handle, origin: Handle, state: int, /) -> None:
-        """Give `delivery` the state that the other peer gave `origin`, with its data."""
+        """Gives `delivery` the state that the other peer gave `origin`, with its data."""
         ...
 
     def release_core(self) -> None:
-        """Detach the link from the core."""
+        """Detaches the link from the core."""
         ...
 
 
@@ -162,7 +162,7 @@ class IncomingWire(Wire, Protocol):
         on_updated: Callable[[Handle], None],
     ) -> None: ...
     def forward_by(self, forward: Callable[..., None], /) -> None:
-        """Replace the `forward` given to `admit` by another one for the same taker and address."""
+        """Replaces the `forward` given to `admit` by another one for the same taker and address."""
         ...
 
     def pay_by(self, pay: Callable[[int], None] | None, /) -> None: ...
@@ -199,11 +199,11 @@ class IncomingWire(Wire, Protocol):
 
     def tag(self, delivery: Handle, /) -> bytes: ...
     def state(self, delivery: Handle, /) -> DeliveryState | None:
-        """Return the state that the sender gave, in a form that can be kept; None if it gave none."""
+        """Returns the state that the sender gave, in a form that can be kept; None if it gave none."""
         ...
 
     def read(self) -> int:
-        """Read what has arrived of the current delivery into the message buffer. Return its bytes, 0 for none."""
+        """Reads what has arrived of the current delivery into the message buffer. Returns its bytes, 0 for none."""
         ...
 
     def is_partial(self, delivery: Handle, /) -> bool: ...
@@ -212,16 +212,16 @@ class IncomingWire(Wire, Protocol):
     def start_drain(self) -> None: ...
     def stop_drain(self) -> None: ...
     def tell_outcome(self) -> None:
-        """Send the outcome that waits, because the message has ended or its link is about to be closed."""
+        """Sends the outcome that waits, because the message has ended or its link is about to be closed."""
         ...
 
     def accept_delivery(self, delivery: Handle, /) -> None:
-        """Accept and settle the delivery."""
+        """Accepts and settles the delivery."""
         ...
 
     def reject(self, delivery: Handle, condition: Condition, /) -> None: ...
     def give(self, delivery: Handle, state: int, /) -> None:
-        """Give an outcome, or the one that the sender's source offers instead."""
+        """Gives an outcome, or the one that the sender's source offers instead."""
         ...
 
 
@@ -235,7 +235,7 @@ class OutgoingWire(Wire, Protocol):
     next_tag: bytes | None
 
     def give_state(self, delivery: Handle, state: DeliveryState, /) -> None:
-        """Give `delivery` a stored state.
+        """Gives `delivery` a stored state.
 
         Like `relay_state`, it may lose data that does not fit into the peer's frames.
         """
@@ -244,11 +244,11 @@ class OutgoingWire(Wire, Protocol):
     @property
     def drain_limit(self) -> int | None: ...
     def session_cores(self) -> Iterator[object]:
-        """Return the core's links of this link's session, including its own."""
+        """Returns the core's links of this link's session, including its own."""
         ...
 
     def drop_unsent(self, latest: Iterable[Handle], /) -> None:
-        """Free the unsent unsettled deliveries of a link that is gone, the latest first."""
+        """Frees the unsent unsettled deliveries of a link that is gone, the latest first."""
         ...
 
     @property
@@ -271,19 +271,19 @@ class OutgoingWire(Wire, Protocol):
     @property
     def is_draining(self) -> bool: ...
     def drained(self) -> None:
-        """Give up the remaining credit, if any, and send that to the receiver."""
+        """Gives up the remaining credit, if any, and sends that to the receiver."""
         ...
 
     def send(self, size: int, /) -> Handle:
-        """Send the first `size` bytes of the message buffer as one delivery."""
+        """Sends the first `size` bytes of the message buffer as one delivery."""
         ...
 
     def send_as(self, size: int, origin: Handle, /) -> Handle:
-        """Send like `send`, with the tag of another delivery."""
+        """Sends like `send`, with the tag of another delivery."""
         ...
 
     def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
-        """Return a function (size, at, inserted, its length) that sends like `send`, with `inserted` before byte `at`.
+        """Returns a function (size, at, inserted, its length) that sends like `send`, with `inserted` before byte `at`.
 
         `at` must not be greater than `size`.
         """
@@ -291,15 +291,15 @@ class OutgoingWire(Wire, Protocol):
 
     def send_bytes(self, payload: bytes, /) -> Handle: ...
     def begin(self) -> Handle:
-        """Start a delivery that grows by `append` until `finish` or `abort`."""
+        """Starts a delivery that grows by `append` until `finish` or `abort`."""
         ...
 
     def append(self, payload: bytes, at: int, size: int, /) -> None:
-        """Add `size` bytes of `payload`, from `at` on."""
+        """Adds `size` bytes of `payload`, from `at` on."""
         ...
 
     def finish(self) -> None: ...
     def abort(self, delivery: Handle, /) -> None: ...
     def buffered(self, delivery: Handle, /) -> int:
-        """Return the bytes of a growing delivery that are not yet in a frame."""
+        """Returns the bytes of a growing delivery that are not yet in a frame."""
         ...

@@ -51,7 +51,7 @@ class Relieved(Protocol):
     @property
     def engine(self) -> Engine: ...
     def relieve(self, has_time: Callable[[], bool], /) -> bool:
-        """Continue as long as there is time. Return True if nothing is left to do."""
+        """Continues as long as there is time. Returns True if nothing is left to do."""
         ...
 
 

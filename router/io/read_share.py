@@ -15,7 +15,8 @@ from router.amqp.buffers import MOST_READ_BYTES, READ_BYTES
 
 # Each read has a fixed cost. Smaller reads would cost more than they help.
 LEAST_BYTES: Final = 8 * 1024
-# If a read's bytes took less work than this, the next read may take more. If they took twice as much, it takes fewer.
+# The work of one read, for large messages. If it took at most half of this, the next read may take twice the bytes. If
+# it took more than twice this, the next read takes half.
 LITTLE_WORK_S: Final = 0.001
 
 

@@ -85,7 +85,7 @@ class Unfinished(Protocol):
     """A member with more to do than fitted into its turn."""
 
     def go_on(self) -> bool:
-        """Do one more turn. Return True if there is still more to do."""
+        """Does one more turn. Returns True if there is still more to do."""
         ...
 
 

@@ -48,11 +48,11 @@ class Source(Protocol):
     """A body that comes in pieces."""
 
     def read(self, done: Callable[[bytes], None], /) -> None:
-        """Call `done` later with the next piece, or with b"" if there is none although more was announced."""
+        """Calls `done` later with the next piece, or with b"" if there is none although more was announced."""
         ...
 
     def close(self) -> None:
-        """Stop reading. May be called any number of times."""
+        """Stops reading. May be called any number of times."""
         ...
 
 

@@ -64,8 +64,8 @@ _STEP_BYTES: Final = 16 * 1024
 
 # An upper bound for the other fields of our Transfers and Dispositions. A peer's maximum frame size is at least 512.
 OTHER_FIELDS_BYTES: Final = 256
-# The maximum size of our frame that relays another peer's data, even if the receiver accepts larger frames. The guard
-# accepts no larger frames, except Transfers.
+# The maximum size of our frame that relays another peer's data, even if the receiver accepts larger frames. A router's
+# guard refuses control frames that are much larger (MAX_CONTROL_FRAME_BYTES).
 _MAX_RELAYED_BYTES: Final = 256 * 1024
 
 # Hot path: one global name per C function, looked up once.

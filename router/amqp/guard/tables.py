@@ -49,12 +49,12 @@ class Tables(Protocol):
     @property
     def span(self) -> int: ...
     def find(self, key: int) -> Entry | None:
-        """Return the entry, or None. It is valid until the next `add` or `discard`."""
+        """Returns the entry, or None. It is valid until the next `add` or `discard`."""
 
     def add(self, key: int) -> Entry: ...
     def discard(self, key: int) -> None: ...
     def scan(self, data: bytes | bytearray, start: int, end: int) -> int:
-        """Return the offset after the last whole frame, from `start` on, that is plain and correct."""
+        """Returns the offset after the last whole frame, from `start` on, that is plain and correct."""
 
     @property
     def scan_read(self) -> Callable[[int, int], int]:

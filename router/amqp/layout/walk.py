@@ -35,19 +35,19 @@ class Walk(Protocol):
     def __init__(self, buffer: Buffer) -> None: ...
 
     def whole(self, size: int, /) -> int:
-        """Walk a message of `size` bytes at the start of the buffer. Returns MALFORMED, NOTHING or SOMETHING. Hot."""
+        """Walks a message of `size` bytes at the start of the buffer. Returns MALFORMED, NOTHING or SOMETHING. Hot."""
 
     def first(self, size: int, /) -> int:
-        """Walk the first bytes of a message at the start of the buffer. Returns the same as `whole`.
+        """Walks the first bytes of a message at the start of the buffer. Returns the same as `whole`.
 
         The message is also malformed if a section before the application-properties has not arrived completely.
         """
 
     def next(self, size: int, /) -> int:
-        """Walk more bytes of that message, at the start of the buffer. Returns MALFORMED or NOTHING."""
+        """Walks more bytes of that message, at the start of the buffer. Returns MALFORMED or NOTHING."""
 
     def is_over(self) -> bool:
-        """Return True if, after `first` and `next`, everything that has begun has arrived completely."""
+        """Returns True if, after `first` and `next`, everything that has begun has arrived completely."""
 
 
 class CompiledWalk:
