@@ -1,4 +1,4 @@
-"""The effects that the control plane may ask for: plain values, carried out by `router.io`.
+"""The effects that the control plane may request: plain values, which `router.io` carries out.
 
 Hot data (transfers, dispositions) never becomes an effect; see docs/journeys.md.
 """
@@ -9,13 +9,13 @@ from typing import Literal, Required, TypedDict, cast
 
 from policy.configuration.log_levels import LogLevel as LogLevel
 
-# Members of audit events. schemas/audit_event.json defines each name and says what it means.
+# The members of audit events. schemas/audit_event.json defines each name and its meaning.
 AuditStage = Literal[
     "accept", "header", "tls", "sasl", "open", "begin", "attach", "transfer", "management", "engine", "policy", "audit"
 ]
 AuditDecision = Literal["deny", "allow", "shadow_deny", "shadow_allow", "shadow_error"]
 Direction = Literal["send", "receive"]
-# The router's own reasons, beside those of policy.decision.Reason.
+# The router's own reasons, in addition to those of policy.decision.Reason.
 RouterReason = Literal[
     "descriptor_limit", "too_many_handshakes", "preauth_buffer_exceeded", "handshake_timeout", "handshake_aborted",
     "not_tls", "encryption_required", "authentication_required", "unexpected_header",
@@ -26,13 +26,13 @@ RouterReason = Literal[
     "credentials_revoked", "credentials_expired", "certificate_expired", "certificate_revoked", "connection_too_old",
     "vhost_changed", "invalid_policy", "audit_unavailable",
 ]  # fmt: skip
-# Why open connections are decided again.
+# The occasions to decide about open connections again.
 Occasion = Literal["policy_change", "expiry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """One log line. `module` and the text are those of docs/spec/management.md §2.5, §2.6."""
+    """One log line. docs/spec/management.md §2.5, §2.6 define the modules and texts."""
 
     module: str
     level: LogLevel
@@ -89,7 +89,7 @@ class ManagementMembers(TypedDict, total=False):
 
 
 class ConnectionMembers(TypedDict, total=False):
-    """The connection's own, and the digest of the ruleset that decides about it."""
+    """The connection's own members, and the digest of the ruleset that decides about it."""
 
     connection: int
     connection_name: str
@@ -131,7 +131,7 @@ class RequestMembers(TypedDict, total=False):
 
 
 class AuditEvent(ConnectionMembers, RequestMembers, total=False):
-    """As much of an audit event as its emitter knows. `router.audit.event` adds the members that every event has."""
+    """The members of an audit event that its emitter knows. `router.audit.event` adds those that every event has."""
 
     stage: Required[AuditStage]
     decision: Required[AuditDecision]
@@ -150,16 +150,16 @@ def audit_event(
     request: RequestMembers,
     rule: RuleMembers | None = None,
 ) -> AuditEvent:
-    """Put an event together of its parts."""
+    """Builds an event from its parts."""
     own = {"stage": stage, "decision": decision, "reason": reason, "rule": rule}
-    return cast(AuditEvent, {**connection, **request, **own})  # mypy knows no union of two TypedDicts
+    return cast(AuditEvent, {**connection, **request, **own})  # mypy has no union of two TypedDicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """One event for the audit log.
 
-    time_s  seconds since 1970 UTC: when it was decided, where the decision depended on it; None: when it is recorded
+    time_s  seconds since 1970 UTC: the time of the decision, if it depended on the time; None: the time of recording
     """
 
     event: AuditEvent
@@ -168,13 +168,13 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A peer did not get what it asked for: written in full, or counted where it has had enough written.
+    """A peer did not get what it asked for. The refusal is written, or only counted if the peer has had enough written.
 
     stage   how far its connection has come
     facts   of its connection
-    event   for the audit log; None: it is in the log alone
+    event   for the audit log; None: only the log gets it
     what    the sort of a refusal without an event, in words
-    time_s  as of Audit
+    time_s  as in Audit
     """
 
     stage: AuditStage
@@ -187,7 +187,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFailed:
-    """A peer did not get in for want of credentials or of permission: counts towards an automatic ban of its host.
+    """A peer lacks credentials or permission, and was not admitted. Counts towards an automatic ban of its host.
 
     remote_host  numeric address
     """
@@ -200,5 +200,5 @@ Emit = Callable[[Effect], None]
 
 
 def log(emit: Emit, module: str, level: LogLevel, text: str) -> None:
-    """Shorthand for the commonest effect."""
+    """Emits a log line: a shorthand for the most frequent effect."""
     emit(Log(module=module, level=level, text=text))

@@ -1,10 +1,10 @@
-"""How an unexpected exception is named in a log: class and place, never its text, which may hold what a peer sent."""
+"""Names an unexpected exception in a log: its class and place, never its text, which may contain a peer's data."""
 
 from types import TracebackType
 
 
 def fault_text(error: BaseException) -> str:
-    """For example `KeyError at /…/router/connection/peer.py:120`: where it was raised, not where it was caught."""
+    """Returns for example `KeyError at /…/router/connection/peer.py:120`: the place that raised it."""
     place: TracebackType | None = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

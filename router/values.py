@@ -77,14 +77,14 @@ class long(_Integer):
 
 
 class timestamp(_Integer):
-    """Milliseconds since 1970-01-01T00:00:00 UTC; may be negative."""
+    """Milliseconds since 1970-01-01T00:00:00 UTC; negative values are allowed."""
 
     __slots__ = ()
     LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class float_(float):
-    """A 32-bit float: the value is rounded to what 32 bits can hold."""
+    """A 32-bit float: the value is rounded to a value that 32 bits can represent."""
 
     __slots__ = ()
 
@@ -144,8 +144,10 @@ class decimal128(_Decimal):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """descriptor  normally a ulong or a symbol
-    value          any AMQP value
+    """A described value.
+
+    descriptor  normally a ulong or a symbol
+    value       any AMQP value
     """
 
     descriptor: Any
@@ -171,16 +173,16 @@ class Array:
         return len(self.values)
 
 
-# A message on a link, as the engine knows it. Everybody else keeps it, compares it and hands it back.
+# A delivery, as the engine identifies it. Other modules only keep it, compare it and pass it back.
 Handle = NewType("Handle", object)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """A delivery state that is kept longer than the delivery that it was given on.
+    """A delivery state that is kept longer than its delivery.
 
     code  the code of its descriptor
-    data  the encoded fields of a state that AMQP's core does not define, a transaction's for instance; else empty
+    data  the encoded fields of a state that AMQP's core does not define, for example a transaction's; else empty
     """
 
     code: int

@@ -1,7 +1,7 @@
-"""Records what policy admits, where auditAllows asks for it.
+"""Records what policy admits, if auditAllows asks for that.
 
-Pure. Attack: a client with a valid password that connects, or attaches and detaches, without end, to fill the disk. So
-allows are summed up like refusals, by budgets of their own: they make no denial a number.
+Pure. Attack: a client with a valid password connects, or attaches and detaches, endlessly to fill the disk. So allows
+are summed up like refusals, but with separate budgets: they do not cause denials to be summed up.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,10 @@ ALLOWED: Final = "allowed"
 
 
 class Allows:
-    """has_links  whether links are recorded as well"""
+    """Records allowed connections, and allowed links if wanted.
+
+    has_links  True to record links as well
+    """
 
     def __init__(
         self, emit: Emit, clock: Callable[[], float], wall_clock: Callable[[], float], *, has_links: bool
@@ -24,8 +27,10 @@ class Allows:
         self.folding = Folding(emit, clock, wall_clock)
 
     def opened(self, connection: ConnectionMembers, usage: Usage | None, now: float) -> None:
-        """usage  that it was decided on; None: policy was not asked
-        now    as of the decision, seconds since 1970 UTC
+        """Records an allowed Open.
+
+        usage  that the decision used; None: policy was not asked
+        now    the time of the decision, seconds since 1970 UTC
         """
         request: RequestMembers = {"detail": "policy was not asked"}
         if usage is not None:

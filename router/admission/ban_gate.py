@@ -1,7 +1,7 @@
-"""Asks whether a peer is banned, and records what a ban refuses and closes.
+"""Finds out whether a peer is banned, and records what a ban refuses and closes.
 
-Pure. An attempt that costs the peer an authentication has an event of its own; of sockets closed at accept the first
-has one, and then their number. Source: docs/spec/policy-and-auth.md §3.15.
+Pure. An attempt that costs the peer an authentication has its own event. For sockets closed at accept, only the first
+has its own event, and later ones are counted. Source: docs/spec/policy-and-auth.md §3.15.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,10 @@ from router.effects import AuditStage, ConnectionMembers, RequestMembers
 
 
 class BanGate:
-    """bans  in force; the owner of the clock adds and removes them"""
+    """The bans in force, and the records of their effects.
+
+    bans  in force. The owner of the clock adds and removes them
+    """
 
     def __init__(self, bans: BanSet, recorder: Recorder) -> None:
         self.bans = bans
@@ -23,20 +26,20 @@ class BanGate:
         self._repeats: Repeats[str] = Repeats(MAX_MANUAL + MAX_AUTOMATIC)  # by the name of the ban
 
     def ban_of(self, remote_host: str, user: str | None = None) -> Ban | None:
-        """The ban of everybody at a host, or of a user there.
+        """Returns the ban of all users at a host, or of one user there, or None.
 
-        user  authenticated, not claimed; None: not known, or the peer has none
+        user  authenticated, not only claimed; None: unknown, or the peer has none
         """
         return self.bans.of_user(remote_host, user)
 
     def record_accept(
         self, ban: Ban, *, connection_id: int, remote_host: str, connection_name: str, listener: str
     ) -> None:
-        """An accepted socket is closed before anything is done for it.
+        """Records an accepted socket that is closed at once.
 
-        Attack: a banned host that goes on and on. A line and an event for each attempt would let it fill the disk, and
-        the audit log's queue, so that other events are lost: there is one at first, and then one with a number for
-        each round of `reports`.
+        Attack: a banned host that connects endlessly. A line and an event for each attempt would let it fill the disk.
+        They would also fill the audit log's queue, so that other events are lost. So the first attempt has an event,
+        and then each round of `reports` has one with a number.
         """
         self._recorder.count("accept")
         self.bans.count_hit(ban)
@@ -50,23 +53,23 @@ class BanGate:
             self._record(ban, f"DENY Connection '{remote_host}'", "accept", connection, is_silent=True)
 
     def reports(self) -> Iterator[None]:
-        """Report the refusals that no event has yet, one ban for each step. Begin at equal intervals."""
+        """Reports the refusals that have no event yet, one ban in each step. Call at equal intervals."""
         for name, attempts in self._repeats.take():
             if (ban := self.bans.get(name)) is not None:
                 self._report(ban, attempts)
             yield
 
     def remove(self, name: str) -> None:
-        """Lift a ban, after a report of its refusals. One that is not there any more is none."""
+        """Lifts a ban, after a report of its refusals. Does nothing for a ban that no longer exists."""
         ban = self.bans.remove(name)
         attempts = self._repeats.forget(name)
         if ban is not None and attempts:
             self._report(ban, attempts)
 
     def record_refusal(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
-        """A peer is refused on its way in.
+        """Records a peer that is refused before its connection is open.
 
-        stage  how far it has come; before `open` its user is only a claim
+        stage  how far the connection had come. Before `open` its user is only a claim
         """
         is_known = stage == "open"
         self.bans.count_hit(ban)
@@ -75,9 +78,9 @@ class BanGate:
         self._record(ban, text, stage, connection, is_silent=not is_known)
 
     def record_closing(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
-        """A connection that was open when the ban came is closed.
+        """Records the closing of a connection that was open when the ban came.
 
-        stage  how far it has come
+        stage  how far the connection had come
         """
         self.bans.count_hit(ban)
         text = f"[C{connection['connection']}] Connection '{connection['connection_name']}' is closed"

@@ -1,6 +1,6 @@
-"""Peers that leave on their way in: during TLS, during SASL, or logged in and before an Open.
+"""Records peers that leave before their Open: during TLS, during SASL, or after the login.
 
-Nothing was refused, and still it is worth a record: a client that tries passwords leaves once it has the answer.
+Nothing was refused, but such peers are worth a record: a client that tries passwords leaves when it has the answer.
 Pure. Source: docs/spec/policy-and-auth.md §8.6.
 """
 
@@ -10,20 +10,20 @@ from typing import Final
 from router.admission.repeats import Repeats
 from router.effects import Audit, AuditStage, ConnectionMembers, Emit, RequestMembers, audit_event
 
-# Attack: a peer that connects and leaves, again and again and from many addresses, to fill the disk, the audit log's
-# queue or the memory. Beyond so many hosts at a time they are reported as a number, without their names.
+# Attack: a peer connects and leaves repeatedly, from many addresses, to fill the disk, the audit log's queue or the
+# memory. Above this number of hosts at a time, further hosts are reported as a number, without their names.
 MAX_HOSTS: Final = 1000
 
 
 class Breakoffs:
-    """Told once for each host and stage, and from then on by numbers, as long as it goes on."""
+    """Reports the first break-off of each host and stage, and later ones as numbers."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._repeats: Repeats[tuple[str | None, AuditStage]] = Repeats(MAX_HOSTS)
 
     def record(self, stage: AuditStage, connection: ConnectionMembers) -> None:
-        """The peer of a connection left.
+        """Records that the peer of a connection left.
 
         stage  how far the connection had come
         """
@@ -31,7 +31,7 @@ class Breakoffs:
             self._tell(stage, connection, {"detail": "the peer left before its Open"})
 
     def reports(self) -> Iterator[None]:
-        """Tell what repeated, one event for each step. Begin at equal intervals."""
+        """Reports repeated break-offs, one event in each step. Call at equal intervals."""
         for (host, stage), attempts in self._repeats.take():
             whose = "of this host" if host is not None else "of hosts that were too many to be named"
             detail = f"{whose}, at this stage, since the last event"

@@ -1,9 +1,9 @@
-"""A candidate policy on trial: asked for a decision wherever the policy in force decides, and never obeyed.
+"""A candidate policy on trial: asked wherever the policy in force decides, without any effect on the result.
 
-A fault in here is counted and reported; the caller goes on as if it had not asked. Pure.
+A fault in this module is counted and reported. The caller continues as if it had not asked. Pure.
 
-The candidate decides on the same facts as the gate, with one exception: its connection limits are compared with
-the open connections that it would have admitted itself, so that one over the limit does not count against the next.
+The candidate decides on the same facts as the gate, with one exception: its connection limits are compared with the
+open connections that it would have admitted itself. So a connection over the limit does not count against the next one.
 Connections that the policy in force denied never count. Source: docs/policy.md, Shadow.
 """
 
@@ -43,7 +43,7 @@ from router.effects import (
 from router.faults import fault_text
 
 _ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
-# Stops endless distinct addresses on one connection from growing it.
+# Attack: endless distinct addresses on one connection fill the memory.
 MAX_AGREED_TARGETS: Final = 1024
 MAX_AGREED_CHARACTERS: Final = 1024
 _NO_SIDE: Final[ShadowMembers] = {
@@ -62,7 +62,7 @@ _NO_SIDE: Final[ShadowMembers] = {
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """Notes an exception raised under it as a fault of the shadow, and suppresses it."""
+    """A context manager that counts an exception inside it as a fault of the shadow, and suppresses it."""
 
     shadow: "Shadow"
     stage: AuditStage
@@ -80,14 +80,14 @@ class _Guard:
 
 
 class Shadow:
-    """The candidate, and the connections as it would have them. Exists only where shadowPolicyDir is set.
+    """The candidate policy, and the connections as it would have them. Exists only if shadowPolicyDir is set.
 
-    decisions  how often it was asked, since it was loaded
-    faults     how often asking it failed, since the router started
+    decisions  how often it was asked since it was loaded
+    faults     how often asking it failed since the router started
     """
 
     def __init__(self, emit: Emit) -> None:
-        self.ruleset: Ruleset | None = None  # None: none could be used yet
+        self.ruleset: Ruleset | None = None  # None: no candidate could be used yet
         self.ledger = UsageLedger()
         self.disagreements = Disagreements(emit)
         self.decisions = 0
@@ -95,9 +95,9 @@ class Shadow:
         self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
 
     def use(self, ruleset: Ruleset) -> bool:
-        """Try a candidate. Returns whether it is another than before: then it is to be asked about all that is open.
+        """Starts to use a candidate. Returns True if it differs from the last: then ask it about all that is open.
 
-        Every count starts anew with another candidate. One with the same rules goes on as it is.
+        A different candidate starts with all counts at zero. One with the same rules continues with the current counts.
         """
         if self.ruleset is not None and ruleset.digest == self.ruleset.digest:
             return False
@@ -118,11 +118,11 @@ class Shadow:
         *,
         is_connector: bool = False,
     ) -> "ConnectionShadow | None":
-        """An Open was judged. Returns what to ask about the rest of the connection, None where it is not to live.
+        """Asks the candidate about an Open. Returns its view of the connection, or None if the connection is refused.
 
-        judged        by the policy in force, or allowed because none is
-        describe      the members of an audit event that are the connection's own
-        is_connector  an outgoing connection whose connector has a policyVhost, the requested one
+        judged        the decision of the policy in force, or allowed if there is none
+        describe      returns the connection's own members of an audit event
+        is_connector  True for an outgoing connection whose connector has a policyVhost, the requested one
         """
         connection = ConnectionShadow(self, facts, describe, is_connector=is_connector)
         if judged.decision.is_allowed:
@@ -136,7 +136,7 @@ class Shadow:
 
     def note_fault(self, error: Exception, stage: AuditStage) -> None:
         self.faults += 1
-        with suppress(Exception):  # the outcome of the request stands, whatever the log has to say
+        with suppress(Exception):  # the result of the request stays the same, even if logging fails
             text = fault_text(error)
             digest = self.ruleset.digest if self.ruleset is not None else None
             self.disagreements.tell(
@@ -154,11 +154,11 @@ class Shadow:
 
 
 class ConnectionShadow:
-    """The candidate as one connection meets it.
+    """One connection, as the candidate policy would decide about it.
 
-    settings        what the candidate grants; None where it would not have the connection, which then was reported at
-                    its Open and is not reported again for each link
-    agreed_targets  of messages on anonymous links, those that both policies allow
+    settings        what the candidate grants; None if it would refuse the connection. It reported that at the Open, and
+                    does not report it again for each link
+    agreed_targets  targets of messages on anonymous links that both policies allow
     """
 
     __slots__ = ("_asked", "_describe", "_facts", "_is_connector", "_shadow", "agreed_targets", "settings")
@@ -214,12 +214,12 @@ class ConnectionShadow:
         )
 
     def forget(self) -> None:
-        """The candidate that granted something is none any more."""
+        """Drops the grants of a candidate that is no longer used."""
         self.settings = None
         self.agreed_targets.clear()
 
     def judge_again(self, now: float) -> bool:
-        """There is another candidate: would it have this connection, which is open? False where it has been asked.
+        """Asks a new candidate about this open connection. Returns False if it was already asked.
 
         now  seconds since 1970 UTC
         """
@@ -232,7 +232,7 @@ class ConnectionShadow:
         return True
 
     def close(self) -> None:
-        """The connection ended. Call once."""
+        """Removes the connection, which has ended. Call once."""
         shadow, settings = self._shadow, self.settings
         with shadow.guard("open"):
             shadow.connections.pop(self, None)
@@ -241,7 +241,7 @@ class ConnectionShadow:
 
     @property
     def _place(self) -> tuple[str, str, str]:
-        """user, host and connection name, as the ledger wants them."""
+        """User, host and connection name, as the ledger needs them."""
         facts = self._facts
         return facts.user or "", facts.remote_host, facts.connection_name
 
@@ -255,14 +255,17 @@ class ConnectionShadow:
                 self._compare("begin", real, own, side=_side(settings, settings.max_sessions))
 
     def session_again(self, older: int) -> None:
-        """A session that is open, for a new candidate.
+        """Asks a new candidate about an open session.
 
-        older  that were begun before it
+        older  the number of sessions that were begun before it
         """
         self.begin(_ALLOWED, older)
 
     def attach(self, real: Decision, facts: LinkFacts) -> None:
-        """facts  as the policy in force was asked"""
+        """Asks the candidate about an Attach.
+
+        facts  the facts that the policy in force was asked about
+        """
         settings = self.settings
         if settings is not None:
             with self._shadow.guard("attach"):
@@ -285,9 +288,10 @@ class ConnectionShadow:
                 self._compare("transfer", real, own, side=_side(settings), direction="send", address=address)
 
     def target(self, real: Decision, facts: MessageFacts) -> None:
-        """A message on an anonymous link. Targets that both allow are remembered, and need not be asked about again.
+        """Asks the candidate about a message on an anonymous link. Remembers targets that both policies allow.
 
-        Not those that no list allows: replies hold for a time.
+        These need not be asked about again. Targets that no list allows are not remembered: a right to reply lasts only
+        for a time.
         """
         settings, target = self.settings, facts.target
         if settings is not None and (facts.is_blank_target or isinstance(target, Address)):
@@ -303,13 +307,13 @@ class ConnectionShadow:
 
     @property
     def max_message_bytes(self) -> int:
-        """0: no limit"""
+        """The candidate's limit, in bytes. 0: no limit"""
         return self.settings.max_message_size if self.settings is not None else 0
 
     def size(self, real: Decision, size: int, before: int, address: str | None) -> None:
-        """A message has grown from `before` to `size` bytes, past the limit of the candidate or of the policy in force.
+        """Asks about a message that has grown from `before` to `size` bytes, past one of the two policies' limits.
 
-        A message that passes both, one after the other, is said once, when it passes the candidate's.
+        A message that passes both limits is reported once, when it passes the candidate's.
         """
         settings = self.settings
         if settings is not None:
@@ -337,10 +341,10 @@ class ConnectionShadow:
         address: str | None = None,
         judged: ConnectionMembers | None = None,
     ) -> bool:
-        """Note it where the two differ; returns whether they do.
+        """Records a difference between the two decisions. Returns True if they differ.
 
-        side    what the event's `shadow` has beside the reason and the rule
-        judged  vhost and group of the policy in force, where the connection does not have them
+        side    the members of the event's `shadow` other than the reason and the rule
+        judged  vhost and group of the policy in force, if the connection does not have them
         """
         shadow = self._shadow
         shadow.decisions += 1

@@ -1,4 +1,4 @@
-"""The gate of one connection: judges its Begins, its Attaches and, where a rule needs it, each message.
+"""The gate of one connection: decides about its Begins, its Attaches and, if a rule needs it, each message.
 
 Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
@@ -42,10 +42,10 @@ from router.effects import AuditStage, Direction
 
 __all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "LinkRequest", "Refusal"]
 
-# Bytes that the remembered targets of one connection may take; past them it begins anew. Stops endless distinct
-# addresses from growing it.
+# The bytes that the remembered targets of one connection may take. Past this limit all are forgotten. Attack: endless
+# distinct addresses.
 MAX_REMEMBERED_BYTES: Final = 256 * 1024
-# An address beside its texts, and how many texts it has, each of up to four bytes a character.
+# The size of an address without its texts, and a bound for its texts' bytes per character.
 _ADDRESS_BYTES, _BYTES_PER_CHARACTER = 600, 16
 
 
@@ -53,7 +53,7 @@ _ADDRESS_BYTES, _BYTES_PER_CHARACTER = 600, 16
 class LinkRequest:
     """A client's Attach.
 
-    address       of its target or source; the very value that is bound where it is allowed
+    address       of its target or source. If it is allowed, this same object is bound
     capabilities  of that terminus
     """
 
@@ -66,10 +66,10 @@ class LinkRequest:
 
 
 class ConnectionGate(Admission):
-    """Judges the requests of one connection by the settings it has; without any it is unrestricted.
+    """Decides about the requests of one connection by its settings. Without settings it is unrestricted.
 
-    `may_…`, `is_…`, `management_rights` and `known_target` are questions: they change nothing, and the answer is no
-    before the connection has caught up. The other methods log, count and record.
+    `may_…`, `is_…`, `management_rights` and `known_target` change nothing. They answer no until the connection has
+    caught up with the rules in force. The other methods log, count and record.
     """
 
     __slots__ = ()
@@ -77,7 +77,7 @@ class ConnectionGate(Admission):
     # Begin
 
     def begin(self) -> Refusal | None:
-        """Judge a client's Begin. None: it is counted until `end`."""
+        """Decides about a client's Begin. None: it is allowed, and counted until `end`."""
         settings, open_sessions = self.settings, self.open_sessions
         decision = decide_session(settings, open_sessions) if settings is not None else ALLOWED
         if self.shadow is not None:
@@ -90,9 +90,9 @@ class ConnectionGate(Admission):
         return None
 
     def begin_again(self, older: int) -> Refusal | None:
-        """Judge an open session by the rules of now.
+        """Decides about an open session by the current rules.
 
-        older  how many that were begun before it stay
+        older  the number of sessions begun before it that stay
         """
         decision = decide_session(self.settings, older) if self.settings is not None else ALLOWED
         if decision.is_allowed:
@@ -107,7 +107,7 @@ class ConnectionGate(Admission):
     # Attach
 
     def attach(self, request: LinkRequest) -> Refusal | None:
-        """Judge a client's Attach. None: it is counted until `detach`."""
+        """Decides about a client's Attach. None: it is allowed, and counted until `detach`."""
         address, direction = request.address, request.direction
         if isinstance(address, Unclear):
             return self._refuse_unclear_link(address, request)
@@ -128,9 +128,9 @@ class ConnectionGate(Admission):
         return None
 
     def attach_again(self, request: LinkRequest, older: int) -> Refusal | None:
-        """Judge an open link by the rules of now.
+        """Decides about an open link by the current rules.
 
-        older  how many of its direction that were attached before it stay
+        older  the number of links of its direction, attached before it, that stay
         """
         if isinstance(request.address, Unclear):
             return self._refuse_unclear_link(request.address, request)
@@ -143,10 +143,7 @@ class ConnectionGate(Admission):
         return refusal
 
     def ask_candidate(self, request: LinkRequest, older: int) -> None:
-        """Ask a new candidate policy about an open link.
-
-        older  as for `attach_again`
-        """
+        """Asks a new candidate policy about an open link. `older` is as for `attach_again`."""
         if self.shadow is not None:
             self.shadow.attach(ALLOWED, self._link_facts(request, older))
 
@@ -173,12 +170,12 @@ class ConnectionGate(Admission):
         return decide_ungoverned_link(facts) if self.gate.ruleset.is_enabled else ALLOWED
 
     def _refuse_unclear_link(self, address: Unclear, request: LinkRequest) -> Refusal:
-        """The peer learns no rule: it is refused with or without policy."""
+        """Refuses an unclear address, with or without policy. The peer learns no rule."""
         self._deny(unclear_link_denied(self, address, request.direction, request.link_name))
         return ADDRESS_REFUSED
 
     def refuse_in_process(self, direction: Direction, address: str | None, *, link_name: str) -> Refusal:
-        """Refuse a link to an address inside the router to the peer of a connector without allowManagement."""
+        """Refuses a link to an address inside the router, because the peer's connector lacks allowManagement."""
         return self._deny(in_process_link_denied(self, direction, address, link_name))
 
     def detach(self, direction: Direction) -> None:
@@ -191,7 +188,7 @@ class ConnectionGate(Admission):
 
     @property
     def refuses_user_ids(self) -> bool:
-        """Are messages with somebody else's user-id refused? A candidate policy refuses none."""
+        """True if messages with another user's user-id are refused. A candidate policy refuses none."""
         return self.settings is not None and not self.settings.allow_user_id_proxy
 
     @property
@@ -199,7 +196,7 @@ class ConnectionGate(Admission):
         return self.refuses_user_ids or (self.shadow is not None and self.shadow.checks_user_id)
 
     def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
-        """Judge the user-id of a message. None: it is the user's own, or empty (§3.9 step 4), or any may be."""
+        """Decides about a message's user-id. None: it is the user's own, or empty (§3.9 step 4), or any is allowed."""
         settings, shadow = self.settings, self.shadow
         decision = decide_message(settings, MessageFacts(user_id=user_id)) if settings is not None else ALLOWED
         if shadow is not None:
@@ -209,13 +206,13 @@ class ConnectionGate(Admission):
         return self._deny(user_id_denied(self, decision, link_id, address, user_id))
 
     def record_malformed(self, link_id: int, address: str | None) -> None:
-        """A message was refused in which clients may find another user-id than the router did."""
+        """Records a refused message in which clients may find another user-id than the router did."""
         self._deny(malformed_message_denied(self, link_id, address))
 
     def known_target(self, text: str) -> Address | None:
-        """The address that a message on an anonymous link is for, where both policies allowed it before.
+        """Returns the address of a message on an anonymous link, if both policies allowed it before.
 
-        None: ask `judge_target`. Hot: `is_denied` is written out.
+        None: ask `judge_target`. Hot: the code of `is_denied` is repeated here.
         """
         address = self._allowed_targets.get(text)
         if address is None or self._epoch != self.gate.epoch or self.refusal is not None:
@@ -223,7 +220,7 @@ class ConnectionGate(Admission):
         return address if self.shadow is None or text in self.shadow.agreed_targets else None
 
     def judge_target(self, address: Address | Unclear | None, link_id: int) -> Address | Refusal:
-        """Judge the address of a message on an anonymous link, None for "". Allowed ones are remembered."""
+        """Decides about the address of a message on an anonymous link, None for "". Remembers allowed addresses."""
         self.catch_up()
         if self.is_denied:
             return TARGET_REFUSED
@@ -245,7 +242,7 @@ class ConnectionGate(Admission):
             return self._deny(target_denied(self, decision, facts, link_id))
         if address is None:
             return NO_TARGET
-        if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
+        if decision.rule is None:  # allowed by a list, and not as a reply, which has a time limit
             self._remember_target(text, address)
         if settings is not None:
             self._log("trace", f"[C{self.connection_id}] ALLOW {message_text(address, self.text)}")
@@ -261,7 +258,7 @@ class ConnectionGate(Admission):
             self._allowed_targets_bytes += size
 
     def refuse_reply(self, target: Address, link_id: int) -> Refusal | None:
-        """Judge a message to `target` on a link that was attached to reply. Never remembered: time passes."""
+        """Decides about a message to `target` on a link attached to reply. Never remembered: the right ends."""
         self.catch_up()
         if self.is_denied:
             return TARGET_REFUSED
@@ -275,7 +272,7 @@ class ConnectionGate(Admission):
         return None if decision.is_allowed else self._deny(target_denied(self, decision, facts, link_id))
 
     def refuse_message_in_process(self, address: str | None) -> Refusal:
-        """As `refuse_in_process`, of a message on an anonymous link."""
+        """Refuses a message like `refuse_in_process`, but on an anonymous link."""
         return self._deny(in_process_message_denied(self, address))
 
     def _message_facts(self, target: Address | None) -> MessageFacts:
@@ -285,16 +282,16 @@ class ConnectionGate(Admission):
         return MessageFacts(target=target, dynamic_address=owner, reply_age_s=age_s)
 
     def is_listed(self, address: Address) -> bool:
-        """May a link with this target be used for good, or only to reply?"""
+        """Returns True if a link may always use this target, and not only to reply."""
         return self.settings is None or self.settings.targets.judge(address).item is not None
 
     # Byte budgets
 
     def refuse_over_budget(self, stage: AuditStage, what: str, *, budget: str, limit: int, held: int) -> Refusal:
-        """Something does not happen because too much is held already (router.core.budget).
+        """Refuses an action because too many bytes are held already (router.core.budget).
 
-        what    does not happen: "AMQP Attach"
-        budget  whose it is, by its setting
+        what    the action: "AMQP Attach"
+        budget  the setting and its owner
         limit, held  bytes
         """
         return self._deny(budget_denied(self, stage, what, budget, limit, held))
@@ -302,9 +299,9 @@ class ConnectionGate(Admission):
     # Rights
 
     def may_name(self, address: Address) -> bool:
-        """May a message of the client name `address` as its reply-to, so that its receiver may send there?
+        """Returns True if a message of the client may name `address` as its reply-to, for its receiver to send there.
 
-        Attack: a reply-to where its sender may not send, to have a service write there in its place.
+        Attack: a reply-to where its sender may not send, so that a service writes there instead.
         """
         settings = self.settings
         if settings is None and self.shadow is not None:
@@ -312,15 +309,15 @@ class ConnectionGate(Admission):
         return not self.is_denied and (settings is None or settings.targets.judge(address).item is not None)
 
     def may_send_to(self, address: Address) -> bool:
-        """Is `address` among the targets? For actions in the client's name."""
+        """Returns True if `address` is among the targets. For actions in the client's name."""
         return not self.is_denied and self.is_listed(address)
 
     def may_update_admin_status(self) -> bool:
-        """May the client drop other connections by management?"""
+        """Returns True if the client may close other connections by management."""
         return not self.is_denied and (self.settings is None or self.settings.allow_admin_status_update)
 
     def management_rights(self) -> ManagementRights:
-        """The client's rights of management, by the settings it has now."""
+        """Returns the client's management rights, by its current settings."""
         if self.is_denied:
             return NOTHING
         if self.settings is not None:
@@ -331,13 +328,13 @@ class ConnectionGate(Admission):
 
     @property
     def reply_window_s(self) -> int:
-        """For how long the reply-to of a message is to be remembered; 0: nobody asks for it."""
+        """The seconds for which the reply-to of a message must be remembered; 0: not needed."""
         asking = (self.settings, self.shadow.settings if self.shadow is not None else None)
         return max((each.reply_window_s for each in asking if each is not None and each.allow_replies), default=0)
 
     @property
     def watched_message_bytes(self) -> int:
-        """The size past which `refuse_size` is to be asked about a message; 0: never."""
+        """The message size past which `refuse_size` must be asked; 0: never."""
         limits = (
             self.settings.max_message_size if self.settings is not None else 0,
             self.shadow.max_message_bytes if self.shadow is not None else 0,
@@ -345,7 +342,7 @@ class ConnectionGate(Admission):
         return min((limit for limit in limits if limit), default=0)
 
     def refuse_size(self, size: int, before: int, link_id: int, address: str | None) -> Refusal | None:
-        """Judge a message, of which `before` bytes had come and `size` have now, by maxMessageSize (§3.10)."""
+        """Decides by maxMessageSize about a message of which `before` bytes had arrived and `size` have now (§3.10)."""
         settings, shadow = self.settings, self.shadow
         limit = settings.max_message_size if settings is not None else 0
         decision = ALLOWED
@@ -359,9 +356,9 @@ class ConnectionGate(Admission):
         return self._deny(size_denied(self, decision, limit, link_id, address))
 
     def give_up_message(self, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool) -> Refusal:
-        """The peer's message under way made no progress, or held up others, for so long, whatever policy says."""
+        """Gives up a message that made no progress, or delayed others, for this time. Policy has no effect on this."""
         return self._deny(message_stalled(self, seconds, link_id, address, holds_up_others=holds_up_others))
 
     def give_up_receiver(self, seconds: float, link_id: int, address: str | None) -> Refusal:
-        """The peer has taken nothing of a message under way for so long, whatever policy says."""
+        """Gives up a receiver that took nothing of a message for this time. Policy has no effect on this."""
         return self._deny(receiver_stalled(self, seconds, link_id, address))

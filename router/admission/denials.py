@@ -1,8 +1,7 @@
-"""A denial is a value: the request, the reason, and the traces it leaves. One recorder writes, counts and audits it.
+"""A denial is a value: the request, the reason, and the records. One recorder writes, counts and audits it.
 
-Every denial of policy leaves a log line with the C router's wording and one audit event with the complete facts that it
-was decided on. Each function below makes the denial of one kind of request. Sources: docs/spec/policy-and-auth.md §3
-to §5.
+Every denial of policy writes a log line with the C router's wording, and one audit event with all facts of the
+decision. Each function below makes the denial of one kind of request. Sources: docs/spec/policy-and-auth.md §3 to §5.
 """
 
 import json
@@ -52,10 +51,10 @@ from router.effects import (
     audit_event,
 )
 
-# A counter of the ledger, of all or of the event's vhost: "send" and "receive" count links.
+# A counter of the ledger, of all vhosts or of the event's vhost: "send" and "receive" count links.
 Counter = Literal["accept", "open", "session", "send", "receive", "message_size"]
 
-# Of the user-id that a message claims; the audit log keeps less.
+# The limit for the user-id that a message claims. The audit log keeps less.
 _MAX_USER_ID_BYTES: Final = 1024
 _UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
@@ -69,11 +68,11 @@ class Denied:
     refusal    the error for the peer
     counter    None: the ledger does not count it
     lines      of the log, in their order
-    request    the members of the audit event that are the request's own
-    is_silent  the peer gets no error: it is closed before AMQP
-    is_ending  the router ends what it had allowed, whatever the peer does
-    address    that policy judged; the records tell what it resolves to
-    time_s     that the decision looked at, seconds since 1970 UTC; None: it looked at none
+    request    the request's own members of the audit event
+    is_silent  True if the peer gets no error, because it is closed before AMQP
+    is_ending  True if the router ends something that it had allowed, whatever the peer does
+    address    the address that policy decided about. The records contain what it resolves to
+    time_s     the time that the decision used, seconds since 1970 UTC; None: it used none
     """
 
     stage: AuditStage
@@ -89,10 +88,10 @@ class Denied:
 
 
 class Recorder:
-    """Makes of a denial its log lines, its count, its audit event and the error for the peer.
+    """Writes the log lines of a denial, counts it, audits it and makes the error for the peer.
 
-    explains  whether the peer gets the rule as well (policy verboseDenials)
-    folding   sums up the records of a flood; the ledger counts each denial
+    explains  True if the peer also gets the rule (policy verboseDenials)
+    folding   sums up the records of a flood. The ledger counts each denial
     """
 
     def __init__(self, ledger: UsageLedger, emit: Emit, folding: Folding | None = None) -> None:
@@ -102,7 +101,7 @@ class Recorder:
         self._emit = emit
 
     def record(self, denied: Denied, connection: ConnectionMembers) -> Refusal:
-        """Record a denial on a connection. Returns the error for the peer."""
+        """Records a denial on a connection. Returns the error for the peer."""
         if denied.counter is not None:
             self.count(denied.counter, connection.get("vhost"))
         decision, refusal = denied.decision, denied.refusal
@@ -122,7 +121,8 @@ class Recorder:
                 Refused(stage=denied.stage, facts=connection, lines=denied.lines, event=event, time_s=denied.time_s)
             )
             return refusal
-        # What the router ends is as much as it had allowed, and is recorded one by one. And a number is a sum already.
+        # The router ends at most what it had allowed, so each such event is recorded separately. A number is already a
+        # sum.
         for each in denied.lines:
             self._emit(each)
         self._emit(Audit(event=event, time_s=denied.time_s))
@@ -164,8 +164,10 @@ def accept_denied(decision: Decision, remote_host: str, open_connections: int, l
 def open_denied(
     who: Party, judged: ConnectionDecision, usage: Usage, now: float, occasion: Occasion | None = None
 ) -> Denied:
-    """usage     that it was decided on
-    occasion  why an open connection is decided again; None: it opens. So below
+    """Makes the denial of an Open.
+
+    usage     that the decision used
+    occasion  why an open connection is decided again; None: it is opening. The same in the functions below
     """
     decision = judged.decision
     shown_vhost = judged.vhost if judged.vhost is not None else who.requested_vhost
@@ -207,7 +209,7 @@ def connector_denied(who: Party, judged: ConnectionDecision, now: float, occasio
 
 
 def begin_text(who: Party) -> str:
-    """The peer in the log lines about its sessions."""
+    """Returns the peer's description for log lines about its sessions."""
     return f"user: {who.user_text}, rhost: {who.remote_host}, vhost: {who.vhost_text}"
 
 
@@ -228,7 +230,7 @@ def session_denied(who: Party, decision: Decision, open_sessions: int, occasion:
 
 
 def link_members(facts: LinkFacts, link_name: str) -> RequestMembers:
-    """Of an Attach: what policy is asked about it."""
+    """Returns the members of an Attach: the facts that policy decides on."""
     members: RequestMembers = {
         "direction": facts.direction,
         "address": judged_text(facts.address),
@@ -247,7 +249,7 @@ def link_members(facts: LinkFacts, link_name: str) -> RequestMembers:
 
 
 def message_members(facts: MessageFacts) -> RequestMembers:
-    """Of a message: what policy is asked about its target."""
+    """Returns the members of a message: the facts that policy decides on."""
     target = facts.target
     members: RequestMembers = {"direction": "send", "address": target.written if target is not None else ""}
     if _is_of_a_reply(facts):
@@ -290,7 +292,7 @@ def link_denied(
 
 
 def unclear_link_denied(who: Party, address: Unclear, direction: Direction, link_name: str) -> Denied:
-    """With or without policy: the router would bind an address that nobody has judged."""
+    """Makes this denial with or without policy: otherwise the router would bind an address that nothing has checked."""
     text = f"DENY AMQP Attach address '{address.written}' {who.text}: {address.why}{rule_text(_UNCLEAR)}"
     return Denied(
         stage="attach",
@@ -332,7 +334,7 @@ def in_process_message_denied(who: Party, address: str | None) -> Denied:
 def _in_process_denied(
     who: Party, stage: AuditStage, refusal: Refusal, what: str, request: RequestMembers, counter: Counter | None
 ) -> Denied:
-    """The peer of a connector without allowManagement wants to an address inside the router."""
+    """Makes the denial for the peer of a connector without allowManagement that uses an address inside the router."""
     rule = Rule(item=f"connector {who.listener}, allowManagement")
     decision = Decision(is_allowed=False, reason=Reason.IN_PROCESS_ADDRESS, rule=rule)
     why = f"an address inside the router: connector {who.listener} lacks allowManagement"
@@ -347,7 +349,7 @@ def _in_process_denied(
 
 
 def target_denied(who: Party, decision: Decision, facts: MessageFacts, link_id: int) -> Denied:
-    """A message to an address that its sender may not send to; None for ""."""
+    """Makes the denial of a message to an address that its sender may not send to; None for ""."""
     target = facts.target
     assert not isinstance(target, Unclear)
     text = f"DENY {message_text(target, who.text)}{rule_text(decision, target)}"
@@ -407,8 +409,10 @@ def size_denied(who: Party, decision: Decision, limit: int, link_id: int, addres
 
 
 def budget_denied(who: Party, stage: AuditStage, what: str, budget: str, limit: int, held: int) -> Denied:
-    """what    that does not happen any more
-    budget  whose it is, by its setting: "userByteBudget of 'alice'"
+    """Makes the denial of something that would exceed a byte budget.
+
+    what    the action that is refused
+    budget  the setting and its owner: "userByteBudget of 'alice'"
     limit   bytes
     held    bytes
     """
@@ -429,7 +433,7 @@ _PROGRESS_RULE: Final = Rule(item="router, messageProgressTimeout")
 def message_stalled(
     who: Party, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool = False
 ) -> Denied:
-    """A message under way has made no progress for so long, or has held up others although it did."""
+    """Makes the denial of a message that made no progress for this time, or made progress but delayed others."""
     if holds_up_others:
         reason, what = Reason.MESSAGE_HOLDS_UP_OTHERS, "a message under way held up others"
     else:
@@ -438,12 +442,12 @@ def message_stalled(
 
 
 def receiver_stalled(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
-    """A receiver has taken nothing of a message under way for so long."""
+    """Makes the denial of a receiver that has taken nothing of a message for this time."""
     return _stalled(who, Reason.RECEIVER_STALLED, "a message under way was not taken", seconds, link_id, address)
 
 
 def _stalled(who: Party, reason: Reason, what: str, seconds: float, link_id: int, address: str | None) -> Denied:
-    """With or without policy: others wait behind the message."""
+    """Makes the denial with or without policy, because other messages wait for this one."""
     decision = Decision(is_allowed=False, reason=reason, rule=_PROGRESS_RULE)
     text = f"DENY AMQP Transfer {who.text}: {what} for {seconds:.0f} seconds{rule_text(decision)}"
     return Denied(

@@ -1,8 +1,8 @@
-"""Where a candidate policy decides otherwise: counted for management, reported to the log and the audit log.
+"""Counts and reports requests that a candidate policy would decide differently.
 
-The first of equal disagreements is reported at once; `flush` reports its repetitions as one event, so that a client
-which does the same a thousand times a second does not write a thousand lines, and none is lost. Pure.
-Source: docs/policy.md, Shadow.
+The counts are for management, the reports for the log and the audit log. The first of equal disagreements is reported
+at once. `flush` reports its repetitions as one event. So a client that repeats a request a thousand times a second does
+not write a thousand lines, and no disagreement is lost. Pure. Source: docs/policy.md, Shadow.
 """
 
 from collections import deque
@@ -16,14 +16,15 @@ from router.effects import Audit, AuditDecision, AuditEvent, Emit, LogLevel, log
 Outcome = Literal["would_deny", "would_allow"]
 MakeEvent = Callable[[AuditDecision], AuditEvent]
 
-# Different disagreements reported singly between two flushes. Stops a client that makes up an address or a user name
-# per attempt from growing the router; those beyond are reported in sums, without user, host and address.
+# The number of different disagreements reported separately between two flushes. Attack: a client that invents an
+# address or a user name for each attempt. Disagreements beyond this number are reported as sums, without user, host and
+# address.
 MAX_TOLD: Final = 1000
-# Vhost names that no policy has and a client asked for, counted by name. Stops a client that makes up names from
-# growing the router; those beyond are counted together.
+# The number of requested vhost names without a policy that are counted by name. Attack: a client that invents names.
+# Names beyond this number are counted together.
 MAX_REQUESTED_NAMES: Final = 100
-# One more character than any text of an audit event may have: what is kept until the flush is bounded, and the audit
-# log sees that something was cut.
+# One character more than a text of an audit event may have. So the memory until the flush is limited, and the audit log
+# can see that a text was cut.
 _MAX_KEPT_CHARS: Final = 1025
 
 _DECISIONS: Final[Mapping[Outcome, AuditDecision]] = {"would_deny": "shadow_deny", "would_allow": "shadow_allow"}
@@ -31,7 +32,7 @@ _DECISIONS: Final[Mapping[Outcome, AuditDecision]] = {"would_deny": "shadow_deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A judged request and its user; requests equal in all fields are one disagreement. Texts of `kept`'s length.
+    """A decided request and its user. Requests equal in all fields are one disagreement. `kept` limits the texts.
 
     vhost, candidate_vhost  selected by the policy in force, and by the candidate
     """
@@ -47,7 +48,7 @@ class Subject:
 
 
 class Row(NamedTuple):
-    """The key that disagreements are counted by: at most one of the vhosts is set, beyond the bound neither."""
+    """The key of a count. At most one of the vhosts is set, and neither beyond the limit of names."""
 
     outcome: Outcome
     reason: str
@@ -69,8 +70,10 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Told:
-    """event    as it was reported the first time
-    repeats  of it, not reported yet
+    """A reported event, and its repetitions.
+
+    event    as it was reported the first time
+    repeats  that are not reported yet
     """
 
     event: AuditEvent
@@ -78,7 +81,7 @@ class _Told:
 
 
 class Disagreements:
-    """Counts since the candidate was loaded, and events still to be reported."""
+    """Counts since the candidate was loaded, and events that must still be reported."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -89,9 +92,9 @@ class Disagreements:
         self._due: deque[_Told] = deque()
 
     def note(self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: MakeEvent) -> None:
-        """One disagreement.
+        """Records one disagreement.
 
-        is_denied  by the candidate, and not by the policy in force; else the other way round
+        is_denied  True if the candidate denies and the policy in force allows; False if it is the other way round
         real, own  the decisions of the policy in force and of the candidate
         event      makes the audit event of a decision; `shadow.count` is filled in
         """
@@ -101,10 +104,11 @@ class Disagreements:
         self.tell(_DECISIONS[outcome], (subject, real.reason, own.reason), row, event)
 
     def tell(self, decision: AuditDecision, key: object, sum_key: object, event: MakeEvent) -> None:
-        """Report an event now, or with the next flush where an equal one has been reported.
+        """Reports an event now, or with the next flush if an equal one has been reported.
 
         key      equal for equal events
-        sum_key  the same for events that are reported together past MAX_TOLD; few, whatever clients do
+        sum_key  equal for events that are reported together past MAX_TOLD. Clients cannot increase the number of these
+                 keys
         """
         told = self._told.get((decision, key))
         if told is not None:
@@ -121,12 +125,15 @@ class Disagreements:
         summed.repeats += 1
 
     def flush(self) -> None:
-        """Report the events that repeated since the last flush. The others are reported at once if they come again."""
+        """Reports the events that repeated since the last flush.
+
+        Other events are reported at once if they occur again.
+        """
         for _ in self.flushing():
             pass
 
     def flushing(self) -> Iterator[None]:
-        """`flush`, one event at each step; the next flush reports those left when the caller gives up."""
+        """Does `flush` with one event in each step. The next flush reports the rest if the caller stops early."""
         told, sums = self._told, self._sums
         self._told = {key: _Told(each.event) for key, each in told.items() if each.repeats}
         self._sums = {}
@@ -137,13 +144,13 @@ class Disagreements:
             yield
 
     def clear(self) -> None:
-        """Another candidate: count anew. Call `flush` before."""
+        """Starts all counts again for another candidate. Call `flush` before."""
         self._counts.clear()
         self._requested.clear()
         self._told.clear()
 
     def rows(self) -> Iterator[tuple[Row, int]]:
-        """The rows and their counts; a row that comes meanwhile may or may not be among them."""
+        """Iterates over the rows and their counts. A row added meanwhile may be missing."""
         return iter(list(self._counts.items()))
 
     def total(self, outcome: Outcome) -> int:
@@ -166,7 +173,7 @@ class Disagreements:
 
 
 def kept(text: str) -> str:
-    """As much of a text as is kept of it."""
+    """Returns the part of a text that is kept."""
     return text[:_MAX_KEPT_CHARS]
 
 
@@ -175,7 +182,7 @@ def _bounded(event: AuditEvent) -> AuditEvent:
 
 
 def _anonymous(event: AuditEvent) -> AuditEvent:
-    """The event of a sum: without what differs among those it stands for."""
+    """Returns the event for a sum, without the members that differ among its events."""
     return {
         "stage": event["stage"],
         "decision": event["decision"],
@@ -197,7 +204,7 @@ def _anonymous(event: AuditEvent) -> AuditEvent:
 
 
 def _text(event: AuditEvent, count: int) -> str:
-    """`[C7] SHADOW DENY attach 'a' for user 'u', rhost 'h', vhost 'v': candidate no_vhost (…), in force allowed`"""
+    """Returns `[C7] SHADOW DENY attach 'a' for user 'u', rhost 'h', vhost 'v': candidate no_vhost (…), in force …`."""
     shadow = event["shadow"]
     connection = f"[C{event['connection']}] " if event.get("connection") is not None else ""
     again = f", {count} times since this was last said" if count > 1 else ""

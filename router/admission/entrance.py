@@ -1,4 +1,4 @@
-"""The entrance: which accepted sockets may begin, and the records of those that may not.
+"""Decides which accepted sockets may begin a handshake, and records the refused ones.
 
 Pure. Sources: docs/spec/policy-and-auth.md §8.9.
 """
@@ -21,15 +21,18 @@ from router.effects import (
     log,
 )
 
-# Attack: connections that are refused, again and again and from many addresses, to fill the disk with the refusals.
-# Beyond so many hosts at a time they are reported as a number, without their names.
+# Attack: connections that are refused repeatedly, from many addresses, to fill the disk with the refusals. Above this
+# number of hosts at a time, further hosts are reported as a number, without their names.
 MAX_HOSTS: Final = 1000
 
 _Key = tuple[HostKey | None, AuditStage, RouterReason]
 
 
 class Entrance:
-    """handshakes  the connections on their way in"""
+    """The limits for connections before their Open, and the records of refusals.
+
+    handshakes  the connections that are not yet open
+    """
 
     def __init__(self, recorder: Recorder, emit: Emit) -> None:
         self.handshakes = Handshakes()
@@ -38,30 +41,34 @@ class Entrance:
         self._repeats: Repeats[_Key] = Repeats(MAX_HOSTS)
 
     def limit_by(self, attributes: Mapping[str, object], choose: Callable[[int], int] = lambda _count: 0) -> None:
-        """attributes  of the `router` entity. choose  as of Handshakes"""
+        """Sets the limits.
+
+        attributes  of the `router` entity
+        choose      as in Handshakes
+        """
         self.handshakes.choose = choose
         self.handshakes.max_of_host = int(str(attributes["maxHandshakesPerHost"]))
         self.handshakes.max_of_all = int(str(attributes["maxHandshakes"]))
 
     def refuse_for_descriptors(self, connection: ConnectionMembers, limit: int) -> None:
-        """Record a socket that is closed at once, for it would take a descriptor of the router's own.
+        """Records a socket that is closed at once, because it would take one of the router's own descriptors.
 
-        limit  how many there are for peers
+        limit  the number of descriptors for peers
         """
         detail = f"all {limit} file descriptors for connections are in use"
         self._recorder.count("accept")
         self._record("accept", "descriptor_limit", connection, {"detail": detail, "limit": limit})
 
     def refuse_unrecorded(self, connection: ConnectionMembers) -> None:
-        """Record a socket that is closed at once, for the audit log could not record what its peer is denied."""
+        """Records a socket that is closed at once, because the audit log could not record denials of its peer."""
         self._recorder.count("accept")
         detail = "the audit log cannot be written, so that no connection is accepted (onAuditFailure)"
         self._record("accept", "audit_unavailable", connection, {"detail": detail})
 
     def record(self, excess: Excess, stage: AuditStage, reason: RouterReason, connection: ConnectionMembers) -> None:
-        """Record a connection that has to go before it is open.
+        """Records a connection that must be closed before it is open.
 
-        stage  how far it had come; `accept`: it is refused
+        stage  how far the connection had come; `accept`: it is refused
         """
         whose = "of this host" if excess.scope == "host" else "of all hosts"
         what = "bytes are held for connections" if reason == "preauth_buffer_exceeded" else "connections"
@@ -71,7 +78,7 @@ class Entrance:
         self._record(stage, reason, connection, {"detail": detail, "limit": excess.limit})
 
     def reports(self) -> Iterator[None]:
-        """Report the refusals that no event has yet, one event for each step. Begin at equal intervals."""
+        """Reports the refusals that have no event yet, one event in each step. Call at equal intervals."""
         for (host, stage, reason), attempts in self._repeats.take():
             whose = "of this host" if host is not None else "of hosts that were too many to be named"
             detail = f"{attempts} more connections {whose} since the last event"

@@ -1,9 +1,9 @@
-"""Folds floods of refusals: within a budget of bytes each is written in full, past it they are counted and summed up.
+"""Sums up floods of refusals: within a budget of bytes each is written in full, past it they are only counted.
 
-Pure: the clocks are arguments. Whatever a peer is refused, and leaves a trace of, passes here. Its owner pays for it:
-after the login the connection and its user, before it the host. Where an owner's budget is spent, its refusals of one
-sort are written as one event and one line, with their number, the first and last time, and some of the names. What is
-written and what is counted add up to what was refused. Source: docs/audit.md, Floods.
+Pure: the clocks are arguments. Every refusal of a peer that is recorded passes this module, and its owners pay for the
+record. After the login the owners are the connection and its user, before it the host. If the budget of an owner is
+used up, its refusals of one sort are written as one event and one line. These contain their number, the first and last
+time, and some of the names. The written and the counted refusals add up to all refusals. Source: docs/audit.md, Floods.
 """
 
 import json
@@ -21,11 +21,11 @@ from router.effects import Audit, AuditEvent, ConnectionMembers, Emit, FoldedMem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one owner's refusals may write, to the log and the audit log together.
+    """The bytes that one owner's refusals may write, to the log and the audit log together.
 
     burst_bytes    at once, in full
-    reserve_bytes  beyond that, for the first refusal of a sort and for sums
-    bytes_per_s    that come back
+    reserve_bytes  in addition, for the first refusal of a sort and for sums
+    bytes_per_s    that are returned
     """
 
     burst_bytes: int
@@ -33,43 +33,44 @@ class Budget:
     bytes_per_s: int
 
 
-# Attack: one connection stays and asks 20,000 times for what it may not have, which filled 23 MB. So a connection
-# writes 96 KiB at once and 450 kB an hour: some 50 refusals in full, and from then on one in ten seconds.
+# Attack: one connection asks 20,000 times for something that it may not have, which filled 23 MB. So a connection
+# writes 96 KiB at once and 450 kB an hour: about 50 refusals in full, and then one every ten seconds.
 OF_CONNECTION: Final = Budget(burst_bytes=64 * 1024, reserve_bytes=32 * 1024, bytes_per_s=128)
-# Attack: many connections of one user with a few refusals each; a host without a login that says nonsense, and comes
-# again. So a user, or a host, writes 1088 KiB at once and 1.8 MB an hour, however many connections it makes: some 700
-# refusals in full, as many as a fleet behind one address may come to in a bad minute.
+# Attack: many connections of one user with a few refusals each, or a host without a login that sends nonsense and
+# reconnects. So a user, or a host, writes 1088 KiB at once and 1.8 MB an hour, independent of its number of
+# connections. That is about 700 refusals in full, as many as a fleet behind one address may cause in a bad minute.
 OF_PARTY: Final = Budget(burst_bytes=1024 * 1024, reserve_bytes=64 * 1024, bytes_per_s=512)
 
-# Attack: endless hosts, users or connections, to fill the memory with their budgets. Hosts beyond so many share one, so
-# do users; connections have that of their user or host. Each kind has room of its own: hosts without a login do not
-# make users share.
+# Attack: endless hosts, users or connections fill the memory with their budgets. Hosts beyond this number share one
+# budget, and so do users. Connections beyond it use the budget of their user or host. Each kind has its own limit, so
+# hosts without a login do not make users share.
 MAX_OWNERS: Final = 4096
-# Attack: as many, with sums. Those beyond are summed up by their sort alone. One takes 15 kB at worst.
+# Attack: the same with sums. Refusals beyond this number are summed up only by their sort. A sum takes at most 15 kB.
 MAX_SUMS: Final = 1000
-# Attack: 1,200 refusals in 5 s hide the one that mattered, since a sum had the first 8 names. So it has the first name
-# and the last, some that are drawn, and each that was never refused before, as far as so many characters of JSON go.
+# Attack: 1,200 refusals in 5 s hide the important one, because a sum had the first 8 names. So a sum has the first
+# name, the last, some random ones, and each name that was never refused before. The limit is in characters of JSON.
 MAX_SAMPLE_CHARACTERS: Final = 64
 MAX_NEW_CHARACTERS: Final = 6 * 1024
 DRAWN: Final = 4
-MAX_SAMPLES_CHARACTERS: Final = 8 * 1024  # of all, as the schema has it
-# Names of a sum that its line in the log shows.
+MAX_SAMPLES_CHARACTERS: Final = 8 * 1024  # of all names, as in the schema
+# The number of names in the log line of a sum.
 MAX_SHOWN: Final = 8
-# Names that are known to have been refused, of everybody, the latest. Attack: endless names, to fill the memory: 2 MB.
+# The number of the latest refused names that are remembered, for all peers. Attack: endless names fill the memory. 2
+# MB.
 MAX_KNOWN: Final = 16_384
 
-# Upper bounds: of an event, of a sum and of a line without their texts; of a whole line; of a character in JSON.
+# Upper bounds: for an event, a sum and a line without their texts; for a whole line; for a character in JSON.
 _EVENT_BYTES: Final = 900
 _SUM_BYTES: Final = 1500
 _LINE_BYTES: Final = 160
 _MAX_LINE_BYTES: Final = 2048
 _MAX_TEXT_CHARACTERS: Final = 1024
 _BYTES_OF_CHARACTER: Final = 12
-_NAME_BYTES: Final = 6  # of a name beside its characters: its quotes, which are escaped, a comma and a blank
+_NAME_BYTES: Final = 6  # per name, without its characters: its escaped quotes, a comma and a blank
 
-# Stages in which a peer is nobody but its host: its user is unknown, or a claim.
+# Stages in which only the host of a peer is known: its user is unknown, or only claimed.
 _BEFORE_LOGIN: Final = frozenset({"accept", "header", "tls", "sasl"})
-# Stages in which a refusal leaves the connection open, so that it may go on and on.
+# Stages in which a refusal leaves the connection open, so that the refusals can repeat endlessly.
 _ON_A_CONNECTION: Final = frozenset({"begin", "attach", "transfer", "management"})
 
 
@@ -79,9 +80,9 @@ class Owner(NamedTuple):
 
 
 class Sort(NamedTuple):
-    """Refusals of an owner that are equal in this are one sum. No member is a peer's choice.
+    """Refusals of an owner with the same sort are one sum. The peer cannot choose any member freely.
 
-    vhost  that was selected: it has counters that sums are held against
+    vhost  the selected vhost, because sums are compared with its counters
     """
 
     stage: str
@@ -97,7 +98,7 @@ _NO_LINE: Final = Log(module="POLICY", level="info", text="")
 
 
 class _Purse:
-    """What is left of one owner's budget."""
+    """The rest of one owner's budget."""
 
     __slots__ = ("_at", "_budget", "_left")
 
@@ -107,7 +108,7 @@ class _Purse:
         self._at = now
 
     def affords(self, size: int, now: float, *, with_reserve: bool = False) -> bool:
-        """Whatever is larger than the budget takes all of it."""
+        """Returns True if the budget has `size` bytes left. A larger size needs the whole budget."""
         budget = self._budget
         if now > self._at:
             self._left = min(budget.burst_bytes, self._left + (now - self._at) * budget.bytes_per_s)
@@ -126,7 +127,7 @@ class _Purse:
 class _Table:
     """The owners of one kind.
 
-    various  stands for those that there is no room for
+    various  represents owners for whom there is no room
     """
 
     __slots__ = ("budget", "purses", "repeats", "various")
@@ -138,7 +139,7 @@ class _Table:
         self.various = Owner("various", kind)
 
     def enter(self, owner: Owner, now: float) -> Owner:
-        """The owner, or `various`, with a purse."""
+        """Returns the owner, or `various`, and makes sure that it has a purse."""
         if owner not in self.purses:
             owner = owner if len(self.purses) < MAX_OWNERS else self.various
             self.purses.setdefault(owner, _Purse(self.budget, now))
@@ -146,20 +147,24 @@ class _Table:
 
 
 class _Names:
-    """What those wanted who were refused, or claimed to be. Cut to MAX_SAMPLE_CHARACTERS."""
+    """The names that the refused peers wanted or claimed. Cut to MAX_SAMPLE_CHARACTERS."""
 
     __slots__ = ("_count", "_drawn", "_first", "_last", "_new")
 
     def __init__(self) -> None:
         self._first: str | None = None
         self._last: str | None = None
-        # Those that nobody was refused before, in JSON: as hundreds of texts they would take ten times as much.
+        # Names that were never refused before, in JSON. As separate texts, hundreds of them would take ten times as
+        # much.
         self._new = ""
         self._drawn: list[str] = []
         self._count = 0
 
     def add(self, name: str, choose: Callable[[int], int], *, is_new: bool) -> None:
-        """choose  as of Folding"""
+        """Adds a name.
+
+        choose  as in Folding
+        """
         if self._first is None:
             self._first = name
         self._last = name
@@ -168,11 +173,11 @@ class _Names:
         self._count += 1
         if len(self._drawn) < DRAWN:
             self._drawn.append(name)
-        elif (place := choose(self._count)) < DRAWN:  # so that each of them all is as likely to stay
+        elif (place := choose(self._count)) < DRAWN:  # so each name has the same chance to stay
             self._drawn[place] = name
 
     def all(self) -> list[str]:
-        """Each once, in JSON no longer than MAX_SAMPLES_CHARACTERS. The first one first."""
+        """Returns each name once, the first one first. In JSON they are no longer than MAX_SAMPLES_CHARACTERS."""
         if self._first is None or self._last is None:
             return []
         others = dict.fromkeys([self._first, *self._drawn, self._last])
@@ -193,10 +198,10 @@ def _json_characters(name: str) -> int:
 class _Sum:
     """Refusals that are counted and not yet written.
 
-    members  of their events that all agree in
-    owners   who pay for the sum
-    line     a log line of the first of them
-    what     as of Refused
+    members  the members that are equal in all their events
+    owners   that pay for the sum
+    line     a log line of the first refusal
+    what     as in Refused
     times    wall clock, seconds
     """
 
@@ -210,7 +215,7 @@ class _Sum:
 
     def add(self, members: Mapping[str, Any], now_s: float) -> None:
         own = self.members
-        # Most members are the same objects from one refusal to the next: those need no look.
+        # Most members are the same objects in consecutive refusals, and need no comparison.
         for name in [
             name for name, value in own.items() if (other := members.get(name)) is not value and _kept(other) != value
         ]:
@@ -222,13 +227,16 @@ class _Sum:
 
     @property
     def size(self) -> int:
-        """As `_size`, of its line and its event."""
+        """The size of its line and its event, as in `_size`."""
         texts = [value[:_MAX_TEXT_CHARACTERS] for value in self.members.values() if isinstance(value, str)]
         sizes = [_bytes(name) + _NAME_BYTES for name in self.names.all()]
         return _SUM_BYTES + sum(map(_bytes, texts)) + sum(sizes) + sum(sizes[:MAX_SHOWN])
 
     def swallow(self, other: "_Sum", choose: Callable[[int], int]) -> None:
-        """choose  as of Folding"""
+        """Adds all refusals of another sum.
+
+        choose  as in Folding
+        """
         self.add(other.members, max(self.last_s, other.last_s))
         self.first_s = min(self.first_s, other.first_s)
         for name in other.names.all():
@@ -236,12 +244,14 @@ class _Sum:
 
 
 def _read_on(_connection_id: int, _seconds: float) -> None:
-    """Nobody holds a connection back."""
+    """Holds no connection back: the default."""
 
 
 class Folding:
-    """pace   how often a party is refused
-    pause  (number of a connection, seconds): it has been refused too often, and is not to be read for so long
+    """Records refusals, and sums up floods of them.
+
+    pace   how often a party is refused
+    pause  (number of a connection, seconds): stops reading from a connection that was refused too often, for this time
     """
 
     def __init__(
@@ -251,15 +261,17 @@ class Folding:
         wall_clock: Callable[[], float] = lambda: 0.0,
         choose: Callable[[int], int] = lambda _count: 0,
     ) -> None:
-        """clock       monotonic seconds
+        """Sets up full budgets for all owners.
+
+        clock       monotonic seconds
         wall_clock  seconds since 1970 UTC
-        choose      n → a number of 0 to n - 1, drawn so that no peer can foresee it
+        choose      n → a random number of 0 to n - 1 that no peer can predict
         """
         self._emit = emit
         self._clock = clock
         self._wall_clock = wall_clock
         self._choose = choose
-        self._known: dict[int, None] = {}  # names that were refused, by their hash
+        self._known: dict[int, None] = {}  # refused names, by their hash
         self._connections = _Table("connection", OF_CONNECTION)
         self._users = _Table("user", OF_PARTY)
         self._hosts = _Table("host", OF_PARTY)
@@ -272,7 +284,7 @@ class Folding:
     # Refusals
 
     def record(self, refused: Refused) -> None:
-        """Write a refusal, or count it where its owners have had enough written."""
+        """Writes a refusal, or counts it if the budget of one of its owners is used up."""
         now = self._clock()
         owners = self._owners(refused, now)
         name = _name(refused)
@@ -286,7 +298,7 @@ class Folding:
         if not spent:
             self._write(refused, owners, size)
             return
-        # The widest whose budget is spent: a user's thousand connections leave one sum, not a thousand.
+        # The widest owner whose budget is used up: a thousand connections of a user make one sum, not a thousand.
         key = self._count((spent[-1], _sort(refused)))
         if key is None:
             if self._afford_reserve(owners, size, now):
@@ -297,7 +309,10 @@ class Folding:
         self._add(key, refused, owners, name, is_new=is_new)
 
     def report_accepted(self, line: Log, facts: ConnectionMembers) -> None:
-        """A host makes a connection, which is no refusal: a line, but for a host whose refusals are being summed up."""
+        """Logs an accepted connection of a host, which is no refusal.
+
+        For a host whose refusals are summed up, only counts it.
+        """
         owner = _host(facts)
         refused = Refused(stage="accept", facts=facts, lines=(line,), what="more connections of the host")
         if owner not in self._flooding or (key := self._count((owner, _sort(refused)))) is None:
@@ -306,7 +321,7 @@ class Folding:
             self._add(key, refused, (owner,), None)
 
     def forget(self, connection_id: int) -> None:
-        """A connection has ended: write its sums, or have its user's sums take them where he has had enough written."""
+        """Writes the sums of a connection that has ended, or adds them to its user's sums if the budget is used up."""
         own = Owner("connection", str(connection_id))
         self._connections.purses.pop(own, None)
         self._flooding.discard(own)
@@ -330,9 +345,9 @@ class Folding:
     # Sums
 
     def reports(self, *, is_end: bool = False) -> Iterator[None]:
-        """Write the sums that their owners' budgets have room for, one for each step. Begin at equal intervals.
+        """Writes the sums for which their owners' budgets have room, one in each step. Call at equal intervals.
 
-        is_end  write all
+        is_end  True to write all sums
         """
         tables = (self._connections, self._users, self._hosts)
         for table in tables:
@@ -353,7 +368,7 @@ class Folding:
         return self._afford_reserve(summed.owners, summed.size, self._clock())
 
     def _say(self, key: Key, summed: _Sum, number: int) -> None:
-        """Write a sum."""
+        """Writes a sum."""
         names = summed.names.all()
         samples = json.dumps(names)
         first, last = _moment(summed.first_s), _moment(summed.last_s)
@@ -379,7 +394,7 @@ class Folding:
     # Within
 
     def _owners(self, refused: Refused, now: float) -> tuple[Owner, ...]:
-        """Who pay for a refusal, the connection first."""
+        """Returns the owners that pay for a refusal, the connection first."""
         facts, stage = refused.facts, refused.stage
         user, mechanism = facts.get("user"), facts.get("mechanism")
         is_known = user and mechanism not in (None, "ANONYMOUS") and stage not in _BEFORE_LOGIN
@@ -403,7 +418,7 @@ class Folding:
         return self._table(owner).purses[owner]
 
     def _afford_reserve(self, owners: tuple[Owner, ...], size: int, now: float) -> bool:
-        """Whoever has no purse, or none any more, has all of it."""
+        """Returns True if all owners can pay from their reserve. An owner without a purse has its whole reserve."""
         purses = (self._table(owner).purses.get(owner) for owner in owners)
         return all(purse is None or purse.affords(size, now, with_reserve=True) for purse in purses)
 
@@ -416,7 +431,7 @@ class Folding:
             self._emit(Audit(event=refused.event, time_s=refused.time_s))
 
     def _count(self, key: Key) -> Key | None:
-        """Count a refusal. Returns the key that it is counted under, None where it is the first of it lately."""
+        """Counts a refusal. Returns the key that it is counted under, or None if it is the first one recently."""
         table = self._table(key[0])
         crowd = (table.various, key[1])
         is_first = table.repeats.count(key, crowd)
@@ -427,7 +442,7 @@ class Folding:
         return None if is_first else key
 
     def _is_new(self, name: str) -> bool:
-        """Was nobody refused it lately? From now on somebody was."""
+        """Returns True if this name was not refused recently, and remembers it."""
         key = hash(name)
         if key in self._known:
             return False
@@ -439,7 +454,10 @@ class Folding:
     def _add(
         self, key: Key, refused: Refused, owners: tuple[Owner, ...], name: str | None, *, is_new: bool = False
     ) -> None:
-        """Add a refusal that is counted to its sum. is_new  its name was never refused before"""
+        """Adds a counted refusal to its sum.
+
+        is_new  True if its name was never refused before
+        """
         now_s = self._wall_clock()
         event = refused.event
         members: Mapping[str, Any] = event if event is not None else refused.facts
@@ -447,7 +465,7 @@ class Folding:
         if summed is None:
             own = {name: _kept(value) for name, value in members.items()}
             line = next((line for line in refused.lines if line.level not in _DETAILED), _NO_LINE)
-            if key[0] not in owners:  # it stands for many
+            if key[0] not in owners:  # the sum is for several owners
                 table = self._table(key[0])
                 table.purses.setdefault(key[0], _Purse(table.budget, self._clock()))
                 owners = (key[0],)
@@ -461,7 +479,7 @@ class Folding:
 
 
 def _host(facts: ConnectionMembers) -> Owner:
-    """The host of a peer, of IPv6 its /64; of a connection that the router made the place it went to."""
+    """Returns the host of a peer, for IPv6 its /64. For a connection that the router made, returns its destination."""
     host = facts.get("remote_host") or ""
     try:
         network = counted_as(host)
@@ -478,7 +496,7 @@ def _sort(refused: Refused) -> Sort:
 
 
 def _name(refused: Refused) -> str | None:
-    """What the peer wanted, or claimed to be, as far as a sum shows it."""
+    """Returns what the peer wanted, or claimed to be, in the form for a sum."""
     name = _full_name(refused)
     return name[:MAX_SAMPLE_CHARACTERS] if isinstance(name, str) else None
 
@@ -499,7 +517,7 @@ def _kept(value: object) -> object:
 
 
 def _common(one: ManagementMembers, other: ManagementMembers) -> ManagementMembers:
-    """Two requests as one."""
+    """Merges two requests into one."""
     is_same = one["operation"] == other["operation"]
     common: ManagementMembers = {"operation": one["operation"] if is_same else "various", "status": one["status"]}
     same = {name: one.get(name) for name in _NAMES if one.get(name) == other.get(name)}
@@ -507,7 +525,7 @@ def _common(one: ManagementMembers, other: ManagementMembers) -> ManagementMembe
 
 
 def _size(lines: Sequence[Log], event: AuditEvent | None) -> int:
-    """At most so many bytes are written for it."""
+    """Returns an upper bound of the bytes that are written for a refusal."""
     size = sum(_LINE_BYTES + min(_MAX_LINE_BYTES, _bytes(line.text[:_MAX_LINE_BYTES])) for line in lines)
     if event is None:
         return size
@@ -525,7 +543,7 @@ def _bytes(text: str) -> int:
 
 
 def _moment(time_s: float) -> str | None:
-    """RFC 3339; None for what is no time."""
+    """Returns the time in RFC 3339 form, or None if it is no valid time."""
     try:
         return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Judges sockets at accept, and connections at their Open and again when the rules or the time have changed.
+"""Decides about sockets at accept, and about connections at their Open and when rules or time have changed.
 
 Sources: docs/spec/policy-and-auth.md §2.7, §2.8, §3.2 to §3.5.
 """
@@ -38,26 +38,27 @@ from router.effects import (
     log,
 )
 
-# Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
+# Denials at Open that count towards an automatic ban. Connection limits do not: another peer could use them up to get a
+# host banned.
 _COUNTED_AS_FAILURES: Final = frozenset(
     {Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.RESERVED_USER_NAME, Reason.HOST_NOT_ALLOWED}
 )
 
 
 class KnownAddresses(Protocol):
-    """A connection's own addresses, and those it was asked to reply to (router.connection.replies)."""
+    """A connection's own addresses, and those that it was asked to reply to (router.connection.replies)."""
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None: ...
     def reply_age(self, address: Address) -> float | None: ...
 
 
 class Gate:
-    """The rules in force, the bans and the connections. `ruleset` is replaced whole when the policy changes.
+    """The rules in force, the bans and the connections. `ruleset` is replaced as a whole when the policy changes.
 
-    shadow   a candidate policy that is asked beside it and changes nothing; None where none is tried
-    folding  None: one whose clocks stand still
-    allows   None: what is allowed is not recorded
-    guesses  None: no answer to a login is held back
+    shadow   a candidate policy that is also asked and changes nothing; None: no candidate
+    folding  None: one whose clocks do not advance
+    allows   None: allowed requests are not recorded
+    guesses  None: no answer to a login is delayed
     """
 
     def __init__(
@@ -82,19 +83,19 @@ class Gate:
         self.breakoffs = Breakoffs(emit)
         self.allows = allows
         self.entrance = Entrance(self.recorder, emit)
-        # A grant of an earlier epoch holds no longer for a connection that the change concerns.
+        # A connection that a change concerns loses the grants of earlier epochs.
         self.epoch = 0
         self.count_login: LoginCounts = count_nothing
         self.began_at = 0.0
         self.occasion: Occasion = "policy_change"
-        self.ended: Counter[str] = Counter()  # connections, sessions, links that were denied in this epoch
+        self.ended: Counter[str] = Counter()  # connections, sessions and links that were denied in this epoch
         self._concerns: list[Callable[[Admission], bool]] = []
 
     def begin_epoch(self, occasion: Occasion, concerns: "Callable[[Admission], bool]", now: float) -> None:
-        """From now on connections that are open are decided again before they get anything new, and nobody forgets one.
+        """Begins an epoch: open connections are decided again before they get anything new.
 
-        concerns  which of them: those of an epoch that has not ended stay concerned
-        now       seconds since 1970 UTC: the time they are decided for
+        concerns  selects these connections. Those that an unfinished earlier epoch concerns stay selected
+        now       seconds since 1970 UTC: the time used for the decisions
         """
         self.epoch += 1
         self.began_at = now
@@ -102,13 +103,13 @@ class Gate:
         self._concerns.append(concerns)
 
     def forget(self, connection_id: int) -> None:
-        """A connection has ended: write the sums that are its own."""
+        """Writes the sums of a connection that has ended."""
         self.folding.forget(connection_id)
         if self.allows is not None:
             self.allows.folding.forget(connection_id)
 
     def end_epoch(self) -> None:
-        """Every connection that was open has been decided again."""
+        """Ends the epoch: every open connection has been decided again."""
         self._concerns.clear()
         self.ended.clear()
 
@@ -116,7 +117,10 @@ class Gate:
         return any(concerns(connection) for concerns in self._concerns)
 
     def accept(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
-        """Judge and count an accepted socket, with or without vhost policy (§3.2). Returns whether it may stay."""
+        """Decides about an accepted socket and counts it, with or without vhost policy (§3.2).
+
+        Returns True if it may stay.
+        """
         open_connections = self.ledger.open_connections
         decision = decide_accept(self.ruleset, open_connections)
         if decision.is_allowed:
@@ -136,7 +140,7 @@ class Gate:
         return False
 
     def take_in(self, connection: "Admission") -> bool:
-        """Judge and count an accepted connection that was not counted at accept. Returns whether it may stay."""
+        """Decides about a connection that was not counted at accept, and counts it. Returns True if it may stay."""
         connection.has_place = self.accept(
             connection_id=connection.connection_id,
             remote_host=connection.remote_host,
@@ -147,11 +151,12 @@ class Gate:
 
 
 class Admission(Party):
-    """May one connection be, and by which settings.
+    """Decides whether one connection may exist, and by which settings.
 
-    shadow     the candidate policy as the connection meets it; None where none is asked
-    addresses  None before the Open was admitted. has_place  it counts against maxConnections
-    refusal    set when the connection is decided again and denied: its owner closes it then
+    shadow     the connection as the candidate policy would decide; None if there is no candidate
+    addresses  None before the Open was admitted
+    has_place  True if it counts against maxConnections
+    refusal    set if the connection is decided again and denied. Its owner then closes it
     """
 
     __slots__ = (
@@ -185,7 +190,10 @@ class Admission(Party):
         is_accepted: bool = True,
         is_counted: bool = True,
     ) -> None:
-        """is_accepted  false for connections the router makes: they have no place, nor have those not counted so far"""
+        """Starts before the Open.
+
+        is_accepted, is_counted  False for a connection that the router makes, or has not counted: it has no place
+        """
         super().__init__(
             connection_id=connection_id, connection_name=connection_name, remote_host=remote_host, listener=listener
         )
@@ -196,11 +204,11 @@ class Admission(Party):
         self.shadow: ConnectionShadow | None = None
         self.addresses: KnownAddresses | None = None
         self.open_sessions = self.open_senders = self.open_receivers = 0
-        self._allowed_targets: dict[str, Address] = {}  # of messages, as far as they are remembered
+        self._allowed_targets: dict[str, Address] = {}  # targets of messages that are remembered as allowed
         self._allowed_targets_bytes = 0
         self.refusal: Refusal | None = None
         self._epoch = self._redecided_in = 0
-        self._is_counted = False  # in the ledger, under its settings' vhost
+        self._is_counted = False  # in the ledger, under the vhost of its settings
         self._judged_as: Literal["client", "connector"] | None = None
 
     # Open
@@ -208,10 +216,7 @@ class Admission(Party):
     def admit(
         self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """Judge the Open. None: the connection may stay and is counted until `close`.
-
-        now  seconds since 1970 UTC
-        """
+        """Decides about the Open. None: it may stay, counted until `close`. `now` is in seconds since 1970 UTC."""
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted
@@ -258,12 +263,12 @@ class Admission(Party):
         return self._deny(open_denied(self, judged, usage, now), judged)
 
     def _admitted(self, usage: Usage | None, now: float) -> None:
-        """usage  that it was decided on; None: policy was not asked"""
+        """Records an allowed Open. `usage` is what the decision used; None: policy was not asked."""
         if (allows := self.gate.allows) is not None:
             allows.opened(self._facts_in_force(), usage, now)
 
     def _log_selection(self, judged: ConnectionDecision) -> None:
-        """Log the vhost that governs, where it is not simply the requested one (§2.7)."""
+        """Logs the vhost that applies, if it is not simply the requested one (§2.7)."""
         requested, ruleset = self.requested_vhost, self.gate.ruleset
         if ruleset.tree is not None:
             found = ruleset.find_pattern(requested)
@@ -274,16 +279,16 @@ class Admission(Party):
             self._log("debug", f"AMQP Open for {who}: proceeds using vhost '{judged.vhost}' ruleset")
 
     def count_failure(self) -> None:
-        """The peer's credentials do not hold, or do not let it in: towards an automatic ban of its host."""
+        """Counts invalid or insufficient credentials of the peer towards an automatic ban of its host."""
         if self.is_accepted:
             self.gate.emit(AdmissionFailed(remote_host=self.remote_host))
 
     def adopt_connector(
         self, identity: Identity, *, policy_vhost: str, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """The settings of an outgoing connection whose connector has a policyVhost (§3.5).
+        """Applies settings to an outgoing connection whose connector has a policyVhost (§3.5).
 
-        now  as for `admit`
+        `now` is as for `admit`.
         """
         gate = self.gate
         self.identity = identity
@@ -304,33 +309,33 @@ class Admission(Party):
 
     @property
     def is_denied(self) -> bool:
-        """Is the connection to get nothing new? Yes also before it has caught up: its grants may be gone.
+        """True if the connection must get nothing new, also before it has caught up: it may have lost its grants.
 
-        Limits on connections are `keep_within_limits`'s: they hit the newest connections, in whatever order they ask.
+        `keep_within_limits` applies limits on the number of connections, to the newest ones.
         """
         return self.refusal is not None or self._epoch != self.gate.epoch
 
     def catch_up(self) -> None:
-        """Decide the connection again where the rules or the time have changed. Call before it gets anything new."""
+        """Decides about the connection again if rules or time have changed. Call before it gets anything new."""
         epoch = self.gate.epoch
         if self._epoch == epoch:
             return
         if self.gate.is_concerned(self):
             self._redecide()
             self._redecided_in = epoch
-        self._epoch = epoch  # last: where a fault comes between, it is not decided yet
+        self._epoch = epoch  # this is last, so that a fault before it leaves the connection undecided
 
     def is_over_at(self, now: float) -> bool:
-        """Has the group whose settings the connection has expired?"""
+        """Returns True if the group that gives the connection its settings has expired."""
         return self.settings is not None and not self.settings.origin.window.contains(now)
 
     @property
     def is_redecided(self) -> bool:
-        """Was the connection decided again in this epoch?"""
+        """True if the connection was decided again in this epoch."""
         return self._redecided_in == self.gate.epoch
 
     def _redecide(self) -> None:
-        """By the rules in force and the facts of the Open: a refusal as then, or settings that take effect at once."""
+        """Decides by the rules in force and the facts of the Open. Refuses, or applies new settings at once."""
         gate, now = self.gate, self.gate.began_at
         if self._judged_as is None or self.refusal is not None:
             return
@@ -359,7 +364,7 @@ class Admission(Party):
             self._count()
 
     def _end(self, refusal: Refusal) -> None:
-        """From now on the connection counts for nothing; its owner closes it."""
+        """Ends the connection for all counts; its owner closes it."""
         self.refusal = refusal
         self.gate.ended["connections"] += 1
         self._log("info", f"[C{self.connection_id}] Connection closed: decided again after {self.gate.occasion}")
@@ -373,7 +378,7 @@ class Admission(Party):
             self._is_counted = True
 
     def _uncount(self) -> None:
-        """INVARIANT: as often as `_count`, and with the same words, whatever became of the connection."""
+        """INVARIANT: runs as often as `_count`, with the same arguments, whatever happens to the connection."""
         settings = self.settings
         if self._is_counted and settings is not None:
             self._is_counted = False
@@ -381,10 +386,7 @@ class Admission(Party):
             self.gate.ledger.release(settings.vhost, user, self.remote_host, self.connection_name)
 
     def keep_within_limits(self) -> bool:
-        """Deny an open connection that there is no room for any more. Returns whether it may stay.
-
-        Called once all are decided again, from the newest to the oldest.
-        """
+        """Denies an open connection for which there is no room, the newest first. Returns True if it may stay."""
         settings, now = self.settings, self.gate.began_at
         if self.refusal is not None or not self.is_redecided or settings is None or not self._is_counted:
             return self.refusal is None
@@ -396,14 +398,14 @@ class Admission(Party):
         return self.refusal is None
 
     def refuse_move(self) -> None:
-        """Deny a connection whose addresses are in the space of a vhost that governs it no longer."""
+        """Denies a connection whose addresses are in the space of a vhost that no longer applies to it."""
         told: RequestMembers = {"condition": MOVED.condition, "detail": MOVED.description}
         request: RequestMembers = {"redecision": self.gate.occasion, **told}
         self.gate.emit(Audit(event=audit_event("open", "deny", "vhost_changed", self._facts_in_force(), request)))
         self._end(MOVED)
 
     def close(self) -> None:
-        """The connection ended: give back what it was counted for. Call once for every connection."""
+        """Removes a connection that ended from all counts. Call once for every connection."""
         self.gate.forget(self.connection_id)
         if self.shadow is not None:
             self.shadow.close()
@@ -434,13 +436,13 @@ class Admission(Party):
         log(self.gate.emit, "POLICY", level, text)
 
     def _facts_in_force(self) -> ConnectionMembers:
-        """Those of an event that rests on the policy in force."""
+        """Returns the members of an event that depends on the policy in force."""
         return {**self.facts(), "ruleset_digest": self.gate.ruleset.digest}
 
     def _deny(self, denied: Denied, judged: ConnectionDecision | None = None) -> Refusal:
-        """Record a denial. Returns the error for the peer.
+        """Records a denial. Returns the error for the peer.
 
-        judged  an Open, as far as the decision came; None: by the settings that the connection has
+        judged  the decision about an Open; None: the connection's own settings decided
         """
         connection = self._facts_in_force()
         if judged is not None:

@@ -1,12 +1,12 @@
-"""Slows down whoever guesses passwords: how long the answer to a login is held back, by its host and by its user.
+"""Slows down password guessing: calculates how long the answer to a login is delayed, by host and by user.
 
-Pure: the clock and chance are arguments. Source: docs/spec/policy-and-auth.md §8.11.
+Pure: clock and random numbers are arguments. Source: docs/spec/policy-and-auth.md §8.11.
 
-A host that fails often waits longer and longer, whoever it says it is. That leaves the attack from many hosts on one
-user, so failures are counted by the user's name too. Nobody is locked out by that: a host from which the user has
-logged in well is not slowed for the failures of others, and a host that is new to him waits some seconds at most. A
-right password waits as long as a wrong one: else whoever guesses would hang up as soon as an answer is late, and try
-the next. Names that nobody has are counted like others, so that the waiting does not tell which users there are.
+A host that fails often waits longer and longer, whatever user it claims. That does not stop an attack from many hosts
+on one user, so failures are also counted by user name. This locks out no user. A host from which the user has logged in
+is not slowed by failures at other hosts. A host that is new to the user waits some seconds at most. A right password
+waits as long as a wrong one. Otherwise an attacker could disconnect when an answer is late, and try the next password.
+Unknown names are counted like others, so the delay does not show which users exist.
 """
 
 import math
@@ -19,24 +19,26 @@ from typing import Final, Generic, TypeVar
 from policy.failures import SAMPLE, counted_as
 from policy.hosts import HostRanges
 
-# Failures that cost nothing: people mistype. A user has those of all hosts that are new to him together.
+# The number of failures without a delay: people mistype. For a user, all hosts that are new to the user share this
+# number.
 FREE_OF_HOST: Final = 3
 FREE_OF_USER: Final = 10
-# A failure is forgotten after so long, one at a time.
+# Failures are forgotten one by one, each after this time.
 FORGET_S: Final = 30.0
 FIRST_DELAY_S: Final = 0.25
-# Failures beyond the free ones that are remembered, so that everybody is as before within minutes of an attack.
+# The number of remembered failures above the free ones. So a host or user is back to normal within minutes of an
+# attack.
 MAX_EXCESS: Final = 8
-# Attack: hundreds of guesses side by side, all of which wait at the same time. So many answers of a host are held back,
-# further ones are not given at all.
+# Attack: hundreds of guesses in parallel, which all wait at the same time. This number of answers of one host is
+# delayed. Further logins get no answer.
 MAX_HELD_OF_HOST: Final = 8
 
-# Attack: many hosts, or names made up, to fill the memory: some 4 MB each. Of a few that are drawn the one that has
-# failed least makes way, so that those under attack stay.
+# Attack: many hosts, or invented names, fill the memory: about 4 MB each. If there is no room, the router draws a few
+# entries and drops the one with the fewest failures. So hosts and users under attack stay.
 MAX_HOSTS: Final = 16_384
 MAX_USERS: Final = 16_384
-# Users with hosts that they have logged in from, and hosts of each: those of the latest logins. Only a right password
-# makes an entry, so nobody can push out those of another user but by owning as many accounts. Some 16 MB at most.
+# The number of users with hosts from which they have logged in, and of hosts for each: those of the latest logins. Only
+# a right password makes an entry, so a peer needs as many accounts to displace another user's entries. 16 MB at most.
 MAX_KNOWN_USERS: Final = 4096
 MAX_HOSTS_OF_USER: Final = 16
 KNOWN_S: Final = 30 * 86_400.0
@@ -46,9 +48,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class _Level:
-    """Failures: each adds one, each FORGET_S takes one away.
+    """Counts failures: each adds one, and each FORGET_S removes one.
 
-    place  in the list that is drawn from
+    place  its index in the list for random draws
     """
 
     __slots__ = ("_at", "_failures", "place")
@@ -67,7 +69,7 @@ class _Level:
 
 
 class _Levels(Generic[Key]):
-    """The failures of many, in bounded memory."""
+    """The failures of many hosts or users, in limited memory."""
 
     __slots__ = ("_choose", "_free", "_members", "_order", "_room")
 
@@ -91,7 +93,7 @@ class _Levels(Generic[Key]):
         level.add(now, self._free + MAX_EXCESS)
 
     def excess(self, key: Key, now: float) -> float:
-        """Failures beyond the free ones."""
+        """Returns the number of failures above the free ones."""
         level = self._members.get(key)
         return level.at(now) - self._free if level is not None else 0.0
 
@@ -107,8 +109,8 @@ class _Levels(Generic[Key]):
 class _KnownHost:
     """A host from which a user has logged in.
 
-    failures  of this user at this host since
-    seen_at   his latest login there
+    failures  of this user at this host since then
+    seen_at   the user's latest login there
     """
 
     __slots__ = ("failures", "seen_at")
@@ -119,12 +121,12 @@ class _KnownHost:
 
 
 class Guesses:
-    """All failed logins of late. Names are kept as keyed digests.
+    """All recent failed logins. User names are stored as keyed digests.
 
-    max_delay_s  0: nothing is counted or held back
+    max_delay_s  0: nothing is counted or delayed
     spared       hosts that are never slowed, and whose failures do not count
     key          of the digests, random
-    choose       n → a number of 0 to n - 1, drawn so that no peer can foresee it
+    choose       n → a random number of 0 to n - 1 that no peer can predict
     """
 
     def __init__(
@@ -140,18 +142,18 @@ class Guesses:
         self._hosts: _Levels[HostKey] = _Levels(FREE_OF_HOST, MAX_HOSTS, choose)
         self._users: _Levels[bytes] = _Levels(FREE_OF_USER, MAX_USERS, choose)
         self._known: OrderedDict[bytes, OrderedDict[HostKey, _KnownHost]] = OrderedDict()
-        self._held: dict[HostKey, int] = {}  # answers that wait
+        self._held: dict[HostKey, int] = {}  # the number of delayed answers
 
     @property
     def size(self) -> int:
-        """How many entries are kept, of all kinds."""
+        """The number of entries of all kinds."""
         return len(self._hosts) + len(self._users) + sum(map(len, self._known.values())) + len(self._held)
 
     def fail(self, remote_host: str, user: str | None, now: float) -> None:
-        """Count a failed login.
+        """Counts a failed login.
 
-        user  that the peer claimed to be; None: it did not come to that
-        now   monotonic seconds, as everywhere here
+        user  that the peer claimed; None: it did not claim one
+        now   monotonic seconds, as in all functions here
         """
         host = self._counted(remote_host)
         if host is None:
@@ -167,9 +169,10 @@ class Guesses:
             self._users.add(digest, now)
 
     def succeed(self, remote_host: str, user: str, now: float) -> None:
-        """A user has logged in: his host is known from now on.
+        """Notes that a user has logged in: this host is now known for the user.
 
-        What has failed stays counted: whoever has one account would try the passwords of others between its logins.
+        The failures stay counted. Otherwise an attacker with one account would log in between guesses at other users'
+        passwords.
         """
         host = self._counted(remote_host)
         if host is None:
@@ -186,9 +189,9 @@ class Guesses:
             self._known.popitem(last=False)
 
     def delay(self, remote_host: str, user: str | None, now: float, *, is_wrong: bool) -> float:
-        """For how many seconds the answer to a login is to be held back.
+        """Returns the seconds to delay the answer to a login.
 
-        is_wrong  the answer is that the password is wrong; false: it is right, or that is not known yet
+        is_wrong  True if the answer is that the password is wrong; False if it is right, or not yet known
         """
         host = self._counted(remote_host)
         if host is None:
@@ -200,14 +203,14 @@ class Guesses:
             if known is None:
                 excess = max(excess, self._users.excess(digest, now))
             elif not is_wrong:
-                # Of others behind the same address nobody has to suffer, but of guesses at this user's own password.
+                # Only guesses at this user's own password count, not those of other users behind the same address.
                 excess = known.failures.at(now) - FREE_OF_HOST
         return min(FIRST_DELAY_S * 2 ** (math.ceil(excess) - 1), self._max_delay_s) if excess > 0 else 0.0
 
     def hold(self, remote_host: str, user: str | None, now: float) -> Callable[[], None] | None:
-        """An answer is held back. None: it is not to be given at all, too many of the host wait.
+        """Notes that an answer is delayed. Returns None if it must not be given at all: too many of the host wait.
 
-        Returns  what is to be called, once, when it waits no more
+        Returns  a function to call once, when the answer no longer waits
         """
         host = self._counted(remote_host)
         if host is None:
@@ -225,7 +228,7 @@ class Guesses:
             del self._held[host]
 
     def _counted(self, remote_host: str) -> HostKey | None:
-        """None: it is not slowed."""
+        """Returns the host as it is counted, or None if it is never slowed."""
         try:
             if not self._max_delay_s or self._spared.contains(remote_host):
                 return None
@@ -243,5 +246,5 @@ class Guesses:
 
 
 def nobody_guesses() -> Guesses:
-    """Holds nothing back."""
+    """Returns an instance that delays nothing."""
     return Guesses(0, HostRanges(), b"", lambda _count: 0)

@@ -1,8 +1,9 @@
-"""The connections on their way in: accepted, and not yet open. How many each host has, and the bytes held for them.
+"""The connections that are accepted and not yet open: how many each host has, and the bytes held for them.
 
-Pure: chance is an argument. Each host pays for itself: one that has too many gets no more. When all together have too
-many, one makes way that has said nothing, of the host that has most of those; among equals it is drawn. So a host with
-one connection comes in, whatever those do who keep all places taken. Source: docs/spec/policy-and-auth.md §8.9.
+Pure: random numbers are arguments. Each host has its own limit. If all hosts together have too many connections, a
+connection that has sent nothing is closed. It belongs to the host with most of such connections, or is drawn among
+equal hosts. So a host with one connection can connect even while others keep all places taken. Source:
+docs/spec/policy-and-auth.md §8.9.
 """
 
 from collections.abc import Callable
@@ -12,31 +13,31 @@ from typing import Final, Literal, NamedTuple
 from policy.failures import counted_as
 
 Scope = Literal["host", "all"]
-HostKey = IPv4Network | IPv6Network  # a host as it is counted for bans and verification
+HostKey = IPv4Network | IPv6Network  # a host as bans and verification count it
 
-# What one connection costs before its first byte: a socket, its transport and the objects around them.
+# The cost of a connection before its first byte: a socket, its transport and the objects around them.
 CONNECTION_BYTES: Final = 8 * 1024
-# What is held besides for a connection inside TLS (46 KiB measured, and more while it answers), and for the engine of
-# one that has begun AMQP.
+# The additional bytes for a connection inside TLS (46 KiB measured, and more while it answers), and for the engine
+# after the begin of AMQP.
 TLS_BYTES: Final = 64 * 1024
 ENGINE_BYTES: Final = 24 * 1024
-# Attack: 20,000 sockets that each leave a handshake, or a login of 64 KiB, unfinished. What all peers may make the
-# router hold before they are known, and what one host may.
+# Attack: 20,000 sockets that each leave a handshake, or a login of 64 KiB, unfinished. These are the limits for bytes
+# held for all peers before they are known, and for one host.
 MAX_BYTES: Final = 256 * 1024 * 1024
 MAX_HOST_BYTES: Final = 128 * 1024 * 1024
-# A host may always have so many: a router that takes ten connections takes all of them from one host.
+# A host may always have this number: a router that accepts ten connections accepts all of them from one host.
 FEW: Final = 16
-# Attack: one host begins 1,500 TLS handshakes, each of which takes 4 ms (RSA 4096). By default it has so many at most.
-# An office behind one address is not slowed by that: so many are logged in within a second or two, and the others come
-# again.
+# Attack: one host begins 1,500 TLS handshakes, each of which takes 4 ms (RSA 4096). This is the default limit of one
+# host. It does not slow an office behind one address: this number is logged in within a second or two, and the others
+# retry.
 MOST_OF_HOST: Final = 256
 
 
 class Excess(NamedTuple):
     """The limit was reached.
 
-    connection_id  the connection that has to go: the one that was asked about, or one of a host that has more
-    scope, limit   of one host or of all; in connections or in bytes, as was asked
+    connection_id  the connection to close: the one that was asked about, or one of a host that has more
+    scope, limit   of one host or of all hosts; in connections or in bytes, depending on the call
     """
 
     connection_id: int
@@ -45,7 +46,9 @@ class Excess(NamedTuple):
 
 
 class _Host:
-    """connections  oldest first; `silent` are those of them that have said nothing
+    """One host.
+
+    connections  oldest first. `silent` contains those that have sent nothing
     bytes_held   for all of them
     """
 
@@ -59,7 +62,7 @@ class _Host:
 
 
 class _Drawn:
-    """Numbers of which one can be drawn."""
+    """A set of numbers from which one can be drawn."""
 
     __slots__ = ("_order", "_places")
 
@@ -75,7 +78,7 @@ class _Drawn:
         self._order.append(number)
 
     def remove(self, number: int) -> None:
-        """One that is not there is none."""
+        """Removes a number. Does nothing if it is not a member."""
         if (place := self._places.pop(number, None)) is not None:
             last = self._order.pop()
             if last != number:
@@ -83,7 +86,7 @@ class _Drawn:
                 self._places[last] = place
 
     def draw(self, choose: Callable[[int], int], but: int) -> int | None:
-        """None: there is no other than `but`, a member, which is not drawn."""
+        """Draws a member other than `but`, which must be a member. None: there is no other."""
         others = len(self._order) - 1
         if others < 1:
             return None
@@ -92,7 +95,7 @@ class _Drawn:
 
 
 class _Ranks:
-    """Hosts by the magnitude (bits) of what they have; in each those that came first stand first."""
+    """Hosts by the magnitude (bits) of a number. Within a magnitude the earliest host comes first."""
 
     __slots__ = ("_hosts",)
 
@@ -100,7 +103,7 @@ class _Ranks:
         self._hosts: dict[int, dict[HostKey, _Host]] = {}
 
     def move(self, host: _Host, before: int, after: int) -> None:
-        """What it has changes from `before` to `after`."""
+        """Notes that the number of a host changes from `before` to `after`."""
         old, new = before.bit_length(), after.bit_length()
         if old == new:
             return
@@ -118,8 +121,10 @@ class _Ranks:
 
 
 class Handshakes:
-    """max_of_host, max_of_all  0: as many as the room that is left allows, and of a host MOST_OF_HOST at most
-    choose       n → a number of 0 to n - 1, drawn so that no peer can foresee it
+    """Counts the connections that are not yet open, and chooses the ones to close.
+
+    max_of_host, max_of_all  0: the limit depends on the room that is left, and is at most MOST_OF_HOST for a host
+    choose       n → a random number of 0 to n - 1 that no peer can predict
     """
 
     def __init__(
@@ -146,14 +151,14 @@ class Handshakes:
         return len(host.connections) if host is not None else 0
 
     def enter(self, connection_id: int, remote_host: str, room: int) -> Excess | None:
-        """A socket was accepted, and is counted until `leave`.
+        """Counts an accepted socket until `leave`.
 
-        room     for connections, which those that are open leave
-        Returns  who has to go for it, and is not counted any more
+        room     the number of connections that may be added to the open ones
+        Returns  the connection to close for it, which is no longer counted; None: none
         """
         key = counted_as(remote_host)
         host = self._hosts.get(key) or _Host(key)
-        # A host may take half of what is left and all together three quarters: the next host finds room at any time.
+        # One host may take half of the room, and all together three quarters, so that the next host always finds room.
         of_host = self.max_of_host or min(max(room // 2, FEW), MOST_OF_HOST)
         of_host = min(of_host, MAX_HOST_BYTES // CONNECTION_BYTES)
         of_all = min(self.max_of_all or max(room * 3 // 4, FEW), MAX_BYTES // CONNECTION_BYTES)
@@ -176,12 +181,12 @@ class Handshakes:
         return None
 
     def hear(self, connection_id: int) -> None:
-        """Its peer has said something."""
+        """Notes that the peer of the connection has sent something."""
         if (found := self._of.get(connection_id)) is not None:
             self._note_heard(found[0], connection_id)
 
     def hold(self, connection_id: int, size: int) -> Excess | None:
-        """So many bytes are held for a connection now, beyond CONNECTION_BYTES. One that is not counted is none.
+        """Sets the bytes held for a connection beyond CONNECTION_BYTES. Does nothing if it is not counted.
 
         Returns  as `enter`
         """
@@ -203,7 +208,7 @@ class Handshakes:
         return Excess(connection_id, scope, limit)
 
     def leave(self, connection_id: int) -> None:
-        """The connection is open, or gone. One that is not counted is none."""
+        """Removes a connection that is open, or gone. Does nothing if it is not counted."""
         if (found := self._of.pop(connection_id, None)) is None:
             return
         host, held = found
@@ -226,7 +231,7 @@ class Handshakes:
         self.bytes_held += more
 
     def _to_go_for_bytes(self, own: _Host, connection_id: int) -> int:
-        """The oldest connection of a host that holds most; drawn where none holds more than this one's own."""
+        """Returns the oldest connection of a host that holds most. Draws if no host holds more than this one's own."""
         magnitude, hosts = self._by_bytes.highest()
         if magnitude > own.bytes_held.bit_length():
             return next(iter(next(iter(hosts.values())).connections))
@@ -235,8 +240,10 @@ class Handshakes:
         return self._drawn(self._all, connection_id)
 
     def _to_go_for(self, own: _Host, connection_id: int) -> int:
-        """A connection that has said nothing: of a host that has most of these, or drawn where none has more than the
-        newcomer's own. Where all have said something it is drawn from all; the newcomer, where its host alone has most.
+        """Returns a connection that has sent nothing, of a host that has most of these.
+
+        If no host has more of them than the new connection's own, draws one. If all have sent something, draws from
+        all. If only the new connection's host has most, returns the new connection.
         """
         magnitude, hosts = self._by_silent.highest()
         if magnitude > len(own.silent).bit_length():
@@ -246,6 +253,6 @@ class Handshakes:
         return self._drawn(self._silent if len(self._silent) > 1 else self._all, connection_id)
 
     def _drawn(self, members: _Drawn, connection_id: int) -> int:
-        """Another one of them than this; this where there is no other."""
+        """Draws a member other than this connection. Returns this connection if there is no other."""
         drawn = members.draw(self.choose, connection_id)
         return drawn if drawn is not None else connection_id

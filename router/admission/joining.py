@@ -1,7 +1,7 @@
-"""Network admission: under which router id a peer joins the network. Pure.
+"""Network admission: decides under which router id a peer joins the network. Pure.
 
-Asked once, at the peer's Open, before anything of it reaches the routing protocol or the edge protocol.
-Source: docs/spec/network.md §18.1.
+This is asked once, at the peer's Open, before anything of it reaches the routing protocol or the edge protocol. Source:
+docs/spec/network.md §18.1.
 """
 
 from typing import Final
@@ -19,17 +19,16 @@ ROUTER_REFUSED: Final = Refusal(
 
 
 def proved_name(identity: Identity) -> str | None:
-    """The user of an accepted peer, if a login has proved it: without one anybody is `anonymous`."""
+    """Returns the user of an accepted peer if a login has proved it, else None. Any peer can be `anonymous`."""
     is_proved = identity.is_authenticated and (identity.mechanism or "").upper() != "ANONYMOUS"
     return identity.user if is_proved else None
 
 
 def admit_router(gate: Admission, router_ids: RouterIds | None, router_id: str, name: str | None) -> Refusal | None:
-    """Judge the router id in a peer's Open. None: it may join, and `gate.router_id` is the only id it may speak under.
+    """Decides about the router id in a peer's Open. None: it may join, only under `gate.router_id` from now on.
 
-    router_ids  of the listener or connector; None: any peer may join, and speak under any id
-    name        who the peer has proved to be: `proved_name` of an accepted one, else the name in the server's
-                certificate
+    router_ids  of the listener or connector; None: any peer may join, and use any id
+    name        that the peer has proved: `proved_name` of an accepted peer, else the name in the server's certificate
     """
     if router_ids is None:
         return None
@@ -43,7 +42,7 @@ def admit_router(gate: Admission, router_ids: RouterIds | None, router_id: str, 
 
 
 def _router_denied(gate: Admission, decision: Decision, router_id: str, name: str | None) -> Denied:
-    # Attack: an id of many kilobytes, for the log.
+    # Attack: an id of many kilobytes fills the log.
     is_long = len(router_id) > MAX_ROUTER_ID_CHARACTERS
     shown = f"{router_id[:MAX_ROUTER_ID_CHARACTERS]}..." if is_long else router_id
     whom = f"'{name}'" if name else "a peer without a name"

@@ -1,4 +1,4 @@
-"""The peer of a connection, as policy is asked about it, and as log lines and audit events name it."""
+"""The peer of a connection, in the form for policy decisions, log lines and audit events."""
 
 import json
 
@@ -10,10 +10,10 @@ from router.effects import ConnectionMembers
 
 
 class Party:
-    """The peer of one connection. Every member may be read; `identity` is set by the layer that authenticates.
+    """The peer of one connection. All members may be read. The layer that authenticates sets `identity`.
 
-    settings   that the connection has now; without any it is unrestricted (§3.1)
-    router_id  that the peer was admitted under, the only one it may speak under; None: any, or it is no router
+    settings   that the connection has now; without settings it is unrestricted (§3.1)
+    router_id  the only id that the peer may use, because it was admitted under it; None: any, or it is no router
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Party:
     def counted_host(self) -> str:
         """The host as bans and logins count it: one IPv4 address, or an IPv6 network of 64 bits.
 
-        Attack: a budget for each of the addresses of one's own network.
+        Attack: a peer gets a separate budget for each address of its own network.
         """
         try:
             return counted_text(self.remote_host)
@@ -66,7 +66,7 @@ class Party:
         return f"for user '{self.user_text}', rhost '{self.remote_host}', vhost '{self.vhost_text}'"
 
     def facts(self) -> ConnectionMembers:
-        """The members of an audit event that are the connection's own."""
+        """Returns the connection's own members of an audit event."""
         settings = self.settings if self.settings is not None and self.settings.is_of_vhost else None
         facts: ConnectionMembers = {
             "connection": self.connection_id,
@@ -88,7 +88,7 @@ class Party:
         return facts
 
     def connection_facts(self, now: float) -> ConnectionFacts:
-        """The facts that policy decides a connection on.
+        """Returns the facts for policy's decision about a connection.
 
         now  seconds since 1970 UTC
         """

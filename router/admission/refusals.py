@@ -29,9 +29,9 @@ ADDRESS_REFUSED: Final = Refusal(condition="amqp:invalid-field", description="th
 MALFORMED: Final = Refusal(condition="amqp:decode-error", description="invalid message format")
 USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
-# The router's answer, where no policy denies the message before.
+# The router's answer if no policy has denied the message before.
 NO_TARGET: Final = Refusal(condition="amqp:precondition-failed", description="Routing failure: no address present")
-# On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
+# On a multi-tenant listener the vhost is the address space: links of the old one cannot continue in the new one.
 MOVED: Final = Refusal(condition="amqp:connection:forced", description="connection is in another vhost by policy")
 OVER_BUDGET: Final = Refusal(
     condition="amqp:resource-limit-exceeded", description="more bytes are held than the byte budget allows"
@@ -40,16 +40,16 @@ TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", descript
 
 
 def stalled(what: str, seconds: float) -> Refusal:
-    """A message under way makes no progress; `what` says on whose side."""
+    """Returns the error for a message that makes no progress. `what` names the side that causes it."""
     return Refusal(condition="amqp:resource-limit-exceeded", description=f"{what} for {seconds:.0f} seconds")
 
 
-# How much of a rule a peer is shown: an item of a list is as long as the operator likes.
+# The characters of a rule that a peer may see: the operator's list items have any length.
 MAX_SHOWN_RULE: Final = 200
 
 
 def explained(refusal: Refusal, decision: Decision, address: Address | Unclear | None = None) -> Refusal:
-    """The refusal with the rule in its description (policy verboseDenials); not where it stands, which is a path.
+    """Returns the refusal with the rule in its description (policy verboseDenials), without the rule's file path.
 
     address  as in rule_text
     """
@@ -66,9 +66,9 @@ def explained(refusal: Refusal, decision: Decision, address: Address | Unclear |
 
 
 def reached_text(address: Address | Unclear | None) -> str:
-    """What an address that is written otherwise resolves to: `the address is 'tenant/orders'`. "" where it is the same.
+    """Returns what an address resolves to, for example `the address is 'tenant/orders'`. "" if it resolves to itself.
 
-    Without it nobody sees why `public/x:/secret` is not among `public/*`.
+    Without this text, a reader cannot see why `public/x:/secret` is not among `public/*`.
     """
     if not isinstance(address, Address) or address.name == address.written:
         return ""
@@ -77,9 +77,9 @@ def reached_text(address: Address | Unclear | None) -> str:
 
 
 def rule_text(decision: Decision, address: Address | Unclear | None = None) -> str:
-    """The end of a log line: reason, rule and its place, so that nobody has to guess.
+    """Returns the end of a log line: the reason, the rule and the place of the rule.
 
-    address  that was judged
+    address  that the decision is about
     """
     reached = f", {text}" if (text := reached_text(address)) else ""
     rule = decision.rule
@@ -92,7 +92,7 @@ def rule_text(decision: Decision, address: Address | Unclear | None = None) -> s
 
 
 def rule_members(rule: Rule | None) -> RuleMembers | None:
-    """The rule as an audit event has it."""
+    """Returns the rule in the form for an audit event."""
     if rule is None:
         return None
     return {"vhost": rule.vhost, "group": rule.group, "item": rule.item, "file": rule.file, "line": rule.line}
@@ -111,12 +111,12 @@ OPEN_TEXTS: Final = {
 
 
 def judged_text(address: Address | Unclear | None) -> str | None:
-    """The address as a denial names it first: what the client wrote."""
+    """Returns the address as a denial shows it first: as the client wrote it."""
     return address.written if address is not None else None
 
 
 def message_text(target: Address | None, who: str) -> str:
-    """The part of the log line after ALLOW or DENY, of a message on an anonymous link.
+    """Returns the part of the log line after ALLOW or DENY, for a message on an anonymous link.
 
     target  None: it names ""
     who     as in attach_text
@@ -125,7 +125,7 @@ def message_text(target: Address | None, who: str) -> str:
 
 
 def attach_text(decision: Decision, facts: LinkFacts, who: str) -> str:
-    """The part of the log line after ALLOW or DENY (§3.7, §3.8; the oddities are the C router's).
+    """Returns the part of the log line after ALLOW or DENY (§3.7, §3.8). Its irregularities are the C router's.
 
     who  "for user '...', rhost '...', vhost '...'"
     """

@@ -1,4 +1,4 @@
-"""Reports the first of equal events, then their number. Pure: the owner of the clock asks for the numbers."""
+"""Reports the first of equal events, and later only their number. Pure: the owner of the clock asks for the numbers."""
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
@@ -7,21 +7,21 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Repeats(Generic[Key]):
-    """Occurrences by key, since the key was last reported.
+    """The occurrences of events by key, since the latest report of the key.
 
-    room  how many keys are kept apart
+    room  the number of keys that are counted separately
     """
 
     __slots__ = ("_counts", "_room")
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._counts: dict[Key, int] = {}  # a key that is there has been reported
+        self._counts: dict[Key, int] = {}  # a key in here has been reported
 
     def count(self, key: Key, crowd: Key) -> bool:
-        """Count an event. True: report it now; else it is part of a number.
+        """Counts an event. Returns True if it must be reported now. Otherwise it becomes part of a number.
 
-        crowd  the key it is counted under when there is no room for its own; of these there are few
+        crowd  the key to use if there is no room for the event's own key. There must be only a few of these
         """
         counts = self._counts
         if key in counts:
@@ -34,12 +34,12 @@ class Repeats(Generic[Key]):
         return False
 
     def take(self, may_report: Callable[[Key], bool] = lambda _key: True) -> Iterator[tuple[Key, int]]:
-        """Each key with its occurrences, at least one, since it was last reported. Begin at equal intervals.
+        """Iterates over the keys with their occurrences (at least one) since the latest report. Call regularly.
 
-        A key without any is reported at once when it occurs again. Each number is as it is when it is asked for; keys
-        may come and go meanwhile.
+        A key without occurrences is removed, and reported at once when it occurs again. Each number is current when it
+        is returned. Keys may be added and removed meanwhile.
 
-        may_report  asked about each key that has occurred; no: it waits for a later time, and is among the first then
+        may_report  asked about each key that has occurred. If it returns False, the key waits for a later call
         """
         for key in list(self._counts):
             if key not in self._counts:
@@ -53,18 +53,18 @@ class Repeats(Generic[Key]):
                 yield key, count
 
     def __iter__(self) -> Iterator[Key]:
-        """The keys that have been reported, or counted, lately."""
+        """Iterates over the keys that were reported or counted recently."""
         return iter(self._counts)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._counts
 
     def add(self, key: Key, crowd: Key, number: int) -> Key:
-        """Count events, none of which is reported now. Returns the key that they are counted under."""
+        """Counts events of which none is reported now. Returns the key that they are counted under."""
         key = key if key in self._counts or len(self._counts) < self._room else crowd
         self._counts[key] = self._counts.get(key, 0) + number
         return key
 
     def forget(self, key: Key) -> int:
-        """The key occurs no more. Returns its occurrences since it was last reported."""
+        """Removes the key. Returns its occurrences since the latest report."""
         return self._counts.pop(key, 0)

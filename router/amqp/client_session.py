@@ -1,9 +1,9 @@
-"""The AMQP 1.0 client the tools speak: one connection, one session, at most one receiver, senders. Sans-IO.
+"""The AMQP 1.0 client of the tools: one connection, one session, at most one receiver, and senders. Sans-IO.
 
-What the router begins by itself is answered by `peer_sessions`.
+`peer_sessions` answers sessions and links that the router begins by itself.
 
-Bytes go in with `receive`, come out with `take_output`; nothing here blocks or knows the time. Written on the codec
-alone, so that qdstat and qdmanage start without loading an AMQP engine. Source: AMQP 1.0 part 2.
+Bytes go in with `receive` and come out with `take_output`. Nothing here blocks or uses a clock. It uses only the codec,
+so that qdstat and qdmanage start without an AMQP engine. Source: AMQP 1.0 part 2.
 """
 
 import struct
@@ -19,8 +19,8 @@ from router.values import Described, symbol, uint, ulong, ushort
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 MIN_MAX_FRAME_BYTES = 512
 
-# Bytes that a router may send us in one frame, and in all of one reply: a hostile or broken router must not be
-# able to fill our memory. A page of 500 rows and the whole schema are well under a megabyte.
+# The bytes that a router may send us in one frame, and in one whole reply. Attack: a hostile or broken router fills our
+# memory. A page of 500 rows and the whole schema are well under a megabyte.
 MAX_FRAME_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 INCOMING_WINDOW_FRAMES = 1024
@@ -40,14 +40,14 @@ EndKind = Literal["connection", "session", "link", "delivery"]
 
 
 class ProtocolError(Exception):
-    """The peer's bytes are not the AMQP this client can continue with."""
+    """The peer's bytes are not AMQP that this client can handle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """Why nothing more can be done. `what` names the link for kind "link" and "delivery".
+    """The reason why nothing more can be done. `what` names the link for kind "link" and "delivery".
 
-    condition, description  as the peer gave them, "" when it gave none
+    condition, description  as the peer gave them, "" if it gave none
     """
 
     kind: EndKind
@@ -58,8 +58,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """address  to receive from; None: one that the router makes up, for replies
-    limit    messages to ask for in all; None: without end
+    """The receiver that a session attaches.
+
+    address  to receive from; None: an address that the router makes, for replies
+    limit    the total number of messages to request; None: no limit
     """
 
     address: str | None = None
@@ -82,7 +84,7 @@ class _Sender:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A message on its way out; `sent` payload bytes are already in frames."""
+    """A message that is being sent. `sent` is the number of payload bytes that are already in frames."""
 
     handle: int
     payload: bytes
@@ -92,7 +94,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Arriving:
-    """A message of which more frames are to come."""
+    """A message of which more frames must arrive."""
 
     delivery_id: int | None = None
     is_settled: bool = False
@@ -101,20 +103,23 @@ class _Arriving:
 
 
 class ClientSession:
-    """Pipelines header, OPEN, BEGIN and the receiver's ATTACH at once.
+    """Sends header, OPEN, BEGIN and the receiver's ATTACH at once, without waiting for answers.
 
-    reply_to        the address the peer gave our receiver, None until it did
-    is_ready        the receiver is there; where there is to be none, the session is
-    accepted        messages of ours that the peer has accepted
-    remote_idle_s   the peer wants a frame at least this often; None when it does not care
-    ended           set once, when the peer ended the connection, the session or one of our links, or did not accept a
+    reply_to        the address that the peer gave our receiver, None until then
+    is_ready        True if the receiver is attached; if none is wanted, True if the session is begun
+    accepted        the number of our messages that the peer has accepted
+    remote_idle_s   the peer wants a frame at least this often; None if it has no limit
+    ended           set once, if the peer ended the connection, the session or one of our links, or did not accept a
                     request
-    is_open         the peer's OPEN has come
-    is_closed       the CLOSE handshake is complete (or the peer closed first)
+    is_open         True if the peer's OPEN has arrived
+    is_closed       True if the CLOSE handshake is complete (or the peer closed first)
     """
 
     def __init__(self, *, container_id: str, hostname: str, receiver: Receiver | None = _OF_REPLIES) -> None:
-        """receiver  None: it only sends"""
+        """Begins the session.
+
+        receiver  None: the session only sends
+        """
         self._receiver = receiver
         self.reply_to: str | None = None
         self.accepted = 0
@@ -132,7 +137,7 @@ class ClientSession:
         self._waiting: deque[_Waiting] = deque()
         self._unsettled: dict[int, str] = {}  # delivery id -> address
         self._handles_by_name = {_REPLY_LINK: _REPLY_HANDLE}
-        # The peer numbers its ends of the links as it likes.
+        # The peer chooses its own handles for the links.
         self._handles_by_remote: dict[int, int] = {}
         self._received_count = 0
         self._next_delivery_id = 0
@@ -161,20 +166,20 @@ class ClientSession:
         self._send(_BEGIN, [None, uint(0), window, window, uint(2**31 - 1)])
         if receiver is None:
             return
-        # A dynamic source: the router invents an address, to which it will send the replies.
+        # A dynamic source: the router makes an address, and sends the replies to it.
         terms = [None, None, None, None, True] if receiver.address is None else [receiver.address]
         source = Described(ulong(_SOURCE), terms)
         target = Described(ulong(_TARGET), [])
         self._send(_ATTACH, [_REPLY_LINK, uint(_REPLY_HANDLE), True, None, None, source, target])
 
     def take_output(self) -> bytes:
-        """Bytes for the peer since the last call."""
+        """Returns the bytes for the peer since the last call."""
         output = bytes(self._output)
         self._output.clear()
         return output
 
     def take_message(self) -> bytes | None:
-        """The oldest complete message the receiver got."""
+        """Returns the oldest complete message that the receiver got, or None."""
         return self._messages.popleft() if self._messages else None
 
     @property
@@ -187,11 +192,11 @@ class ClientSession:
 
     @property
     def unanswered(self) -> int:
-        """Messages of ours that are not sent, or of which the peer has not said what became of them."""
+        """The number of our messages that are not sent, or have no outcome yet."""
         return len(self._waiting) + len(self._unsettled)
 
     def send_message(self, address: str, payload: bytes) -> None:
-        """Send one encoded message to `address`, over a link kept for it, as soon as the peer gives credit."""
+        """Sends one encoded message to `address` as soon as the peer gives credit. Each address keeps its own link."""
         handle = next((known for known, sender in self._senders.items() if sender.address == address), None)
         if handle is None:
             handle = len(self._senders) + 1
@@ -205,7 +210,7 @@ class ClientSession:
         self._pump()
 
     def send_heartbeat(self) -> None:
-        """An empty frame, which keeps the peer's idle timeout from firing."""
+        """Sends an empty frame, so that the peer's idle timeout does not expire."""
         self._output += _FRAME.pack(8, 2, 0, 0)
 
     def close(self) -> None:
@@ -214,7 +219,7 @@ class ClientSession:
             self._send(_CLOSE, [])
 
     def receive(self, data: bytes) -> None:
-        """Errors: ProtocolError, after which this session is of no more use."""
+        """Handles bytes from the peer. Errors: ProtocolError. After it the session must not be used."""
         self._input += data
         if not self._is_header_seen:
             if len(self._input) < len(AMQP_HEADER):
@@ -246,7 +251,7 @@ class ClientSession:
         handler = self._handlers.get(code) if isinstance(code, int) else None
         if handler is None or not isinstance(performative.value, list):
             raise ProtocolError("the router sent a frame that holds no AMQP performative")
-        # Trailing fields may be left out; padding lets the handlers index.
+        # The peer may leave out trailing fields. The added fields let the handlers use indexes.
         fields = performative.value + [None] * 14
         try:
             if code == _BEGIN and fields[0] is None:
@@ -290,7 +295,7 @@ class ClientSession:
         self._send_flow(with_credit=True)
 
     def _on_flow(self, fields: list[Any], _payload: bytes) -> None:
-        # The peer may not have seen our latest frames: what is in flight is not free (AMQP 1.0 2.5.6).
+        # The peer may not have seen our latest frames: frames in flight still use its window (AMQP 1.0 2.5.6).
         self._remote_window = _number(fields[0], 0) + _number(fields[1], 0) - self._next_outgoing_id
         if fields[4] is not None:
             handle = self._handles_by_remote.get(_number(fields[4], 0))
@@ -367,7 +372,7 @@ class ClientSession:
     # --- frames to the peer -------------------------------------------------------------------------------------------
 
     def _end(self, kind: EndKind, what: str, condition: str, description: str) -> None:
-        # The connection's end says more than the link's or session's that came before it.
+        # The end of the connection says more than the end of the link or session before it.
         if self.ended is None or (kind == "connection" and condition):
             self.ended = Ended(kind=kind, what=what, condition=condition, description=description)
 
@@ -396,7 +401,7 @@ class ClientSession:
         return _REPLIES if self._receiver is None else self._receiver.title
 
     def _pump(self) -> None:
-        """Send what credit and the peer's window allow, oldest first."""
+        """Sends as much as credit and the peer's window allow, oldest message first."""
         while self._waiting and self._remote_window > 0:
             message = self._waiting[0]
             sender = self._senders[message.handle]
@@ -408,7 +413,7 @@ class ClientSession:
                 message.delivery_id = self._next_delivery_id
                 self._next_delivery_id += 1
                 self._unsettled[message.delivery_id] = sender.address
-            # 64 bytes are ample for the frame header and the performative.
+            # 64 bytes are enough for the frame header and the performative.
             end = min(len(message.payload), message.sent + self._max_frame_bytes - 64)
             is_last = end == len(message.payload)
             tag = b"%d" % message.delivery_id
@@ -430,7 +435,7 @@ def _number(value: Any, default: int) -> int:
 
 
 def _error(value: Any) -> tuple[str, str]:
-    """Condition and description of an AMQP error, "" for what is absent."""
+    """Returns condition and description of an AMQP error, "" if absent."""
     if not isinstance(value, Described) or value.descriptor != _ERROR or not isinstance(value.value, list):
         return "", ""
     condition, description, *_ = [*value.value, None, None]

@@ -1,7 +1,8 @@
-"""AMQP 1.0 values and whole messages to bytes and back. Pure, strict, bounded.
+"""Encodes and decodes AMQP 1.0 values and whole messages. Pure, strict, bounded.
 
-The one door to router.amqp.encoding and router.amqp.decoding. For messages the router itself writes and reads
-(management, router control); forwarded messages are never decoded. Source: AMQP 1.0 part 3, §3.2.
+Other modules use router.amqp.encoding and router.amqp.decoding through this one. It is for messages that the router
+itself writes and reads (management, router control). Forwarded messages are never decoded. Source: AMQP 1.0 part 3,
+§3.2.
 """
 
 import uuid
@@ -48,7 +49,7 @@ _PROPERTY_FIELDS: _Fields = (
     ("to", (str,)),
     ("subject", (str,)),
     ("reply_to", (str,)),
-    # Any type is taken and echoed: clients send small integers here.
+    # Any type is accepted and returned unchanged: clients send small integers here.
     ("correlation_id", (object,)),
     ("content_type", (symbol, str)),
     ("content_encoding", (symbol, str)),
@@ -65,11 +66,11 @@ _CORRELATION_ID_INDEX = 5
 class Message:
     """One decoded message. Absent fields are None, absent maps are empty.
 
-    body       of one amqp-value its value; of data sections their joined bytes; of amqp-sequence sections the joined
-               list; None without a body
+    body       the value of an amqp-value section; the joined bytes of data sections; the joined list of amqp-sequence
+               sections; None without a body
     body_kind  "value", "data", "sequence" or None
-    raw_correlation_id  the correlation-id exactly as it came, for encode_message
-    value_count  values in its sections, where the caller of decode_message limited them; else 0
+    raw_correlation_id  the correlation-id exactly as it arrived, for encode_message
+    value_count  the number of values in the sections if the caller of decode_message limited them; else 0
     """
 
     durable: bool | None = None
@@ -110,10 +111,10 @@ def encode_message(
     application_properties: Mapping[str, Any] | None = None,
     body: Any,
 ) -> bytes:
-    """A message with header, properties, application-properties (when given) and `body` as one amqp-value.
+    """Encodes a message with header, properties, application-properties (if given) and `body` as one amqp-value.
 
-    raw_correlation_id  one encoded value, written as it is; wins over `correlation_id`
-    Errors  CodecError when a value has no encoding or raw_correlation_id is not exactly one value.
+    raw_correlation_id  one encoded value, written unchanged; used instead of `correlation_id`
+    Errors  CodecError if a value has no encoding or raw_correlation_id is not exactly one value.
     """
     if raw_correlation_id is None:
         raw_correlation_id = encode(correlation_id)
@@ -133,7 +134,9 @@ def encode_message(
 
 
 def decode_message(data: Buffer, *, max_values: int | None = None) -> Message:
-    """max_values  accepted in all sections together; None: the bytes limit them
+    """Decodes a whole message.
+
+    max_values  accepted in all sections together; None: only the bytes limit them
     Errors  CodecError for malformed values, sections out of order or repeated, fields of the wrong type.
     """
     found: dict[str, Any] = {}
@@ -205,7 +208,7 @@ def _fields(section: str, fields: _Fields, values: list[Any]) -> dict[str, Any]:
 
 
 def _element(data: Buffer, offset: int, index: int) -> bytes:
-    """The encoding of one element of the (already decoded, so well-formed) list at `offset`."""
+    """Returns the encoding of one element of the list at `offset`, which is already decoded and so well-formed."""
     offset += {0xC0: 3, 0xD0: 9}[data[offset]]
     for _ in range(index):
         offset = skip(data, offset)

@@ -1,4 +1,4 @@
-"""Bytes to AMQP 1.0 values. Pure, strict, bounded: the only exception on any input is CodecError.
+"""Decodes AMQP 1.0 values. Pure, strict, bounded: the only exception on any input is CodecError.
 
 Every value has one Python form, see router/values.py. Source: AMQP 1.0 part 1.
 """
@@ -29,17 +29,17 @@ from router.values import (
 
 Buffer = bytes | bytearray | memoryview
 
-# Stops nesting bombs (lists in lists, descriptors of descriptors), which would exhaust the interpreter's stack.
+# Attack: nesting bombs (lists in lists, descriptors of descriptors) exhaust the interpreter's stack.
 MAX_DEPTH = 32
-# Stops a few bytes that claim 2^32 elements of width zero (an array of null, true, list0). All other elements take at
-# least one byte of the input each, so that the caller's limit on the input limits them. Per decode() call.
+# The limit for each decode() call. Attack: a few bytes that claim 2^32 elements of width zero (an array of null, true,
+# list0). All other elements take at least one byte of the input, so the caller's limit on the input limits them.
 MAX_ZERO_WIDTH_ELEMENTS = 4096
-# Without a limit of the caller's: the bytes limit the values.
+# Used without a limit of the caller: the bytes limit the values.
 _ANY_COUNT = 2**63
 
 
 class CodecError(ValueError):
-    """The bytes are not a well-formed AMQP value, or the value has no AMQP encoding. The text holds no payload."""
+    """The bytes are not a well-formed AMQP value, or the value has no AMQP encoding. The text contains no payload."""
 
 
 _FIXED: dict[int, tuple[struct.Struct, type]] = {
@@ -87,21 +87,21 @@ _ARRAY_TYPE: dict[int, type] = {
     0xE0: Array,
     0xF0: Array,
 }
-# Bytes after the constructor by the high nibble of the format code; for A to F the width of the size that follows.
+# The bytes after the constructor, by the high nibble of the format code. For A to F the width of the size that follows.
 _WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16, 0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 _SKIP: dict[int, tuple[int, bool]] = {code: (_WIDTH[code >> 4], code >= 0xA0) for code in _ARRAY_TYPE}
 
-CONSTRUCTORS = frozenset(_ARRAY_TYPE)  # of values that are not described
+CONSTRUCTORS = frozenset(_ARRAY_TYPE)  # constructors of values that are not described
 
 _U32 = struct.Struct(">I")
 
 
 def decode(data: Buffer, offset: int = 0) -> tuple[Any, int]:
-    """The value that starts at `offset`, and the offset behind it.
+    """Returns the value that starts at `offset`, and the offset after it.
 
-    Map keys may be null, booleans, integers, text and binary. Others are refused: compound keys have no Python form,
-    and uuids and described values can be chosen so that their hashes collide (a map of them costs quadratic time).
-    Keys must also differ as Python values: 1 and true are one key.
+    Map keys may be null, booleans, integers, text and binary. Other keys are refused. Compound keys have no Python
+    form. An attacker can choose uuids and described values whose hashes collide, so that a map of them costs quadratic
+    time. Keys must also differ as Python values: 1 and true are one key.
     """
     if not 0 <= offset <= len(data):
         raise CodecError(f"offset {offset} is outside the {len(data)} bytes given")
@@ -109,10 +109,10 @@ def decode(data: Buffer, offset: int = 0) -> tuple[Any, int]:
 
 
 def decode_counted(data: Buffer, offset: int, max_values: int) -> tuple[Any, int, int]:
-    """As `decode`, and how many values are in lists, maps and arrays, or are descriptors; not more than `max_values`.
+    """Decodes like `decode`, and also returns the number of values: elements of compound values, and descriptors.
 
-    A value of a byte or two takes a microsecond, and some fifty bytes of memory: of a megabyte of them a reader whose
-    caller limits only the bytes has a second's work.
+    Accepts at most `max_values` of them. A value of one or two bytes takes a microsecond, and about fifty bytes of
+    memory. If the caller limits only the bytes, a megabyte of such values takes a second.
     """
     decoder = _Decoder(data, max_values)
     value, end = decoder.value(offset, len(data), 0)
@@ -120,7 +120,7 @@ def decode_counted(data: Buffer, offset: int, max_values: int) -> tuple[Any, int
 
 
 def skip_width(data: Buffer, code: int, offset: int) -> int:
-    """Where the value ends whose constructor `code` stands before `offset`, perhaps beyond the data.
+    """Returns the end of the value whose constructor `code` is before `offset`. It may be after the end of the data.
 
     Errors  CodecError: no such constructor, or its size is cut short.
     """
@@ -136,8 +136,10 @@ def skip_width(data: Buffer, code: int, offset: int) -> int:
 
 
 def skip(data: Buffer, offset: int = 0) -> int:
-    """The offset behind the value that starts at `offset`. Looks at constructors and sizes only, so what a compound
-    value holds is not checked."""
+    """Returns the offset after the value that starts at `offset`.
+
+    Reads only constructors and sizes, so the content of a compound value is not checked.
+    """
     end = len(data)
     if offset < 0:
         raise CodecError(f"offset {offset} is negative")
@@ -167,7 +169,7 @@ def skip(data: Buffer, offset: int = 0) -> int:
 
 
 class _Decoder:
-    """One decode() call. `limit` is the end of the innermost enclosing value: nothing reads beyond it."""
+    """One decode() call. `limit` is the end of the innermost enclosing value: nothing after it is read."""
 
     __slots__ = ("data", "values_left", "zero_width_left")
 
@@ -195,7 +197,7 @@ class _Decoder:
         return self.content(code, offset + 1, limit, depth)
 
     def content(self, code: int, offset: int, limit: int, depth: int) -> tuple[Any, int]:
-        """The value whose constructor is `code` and whose content starts at `offset`."""
+        """Returns the value with the constructor `code` and its content at `offset`, and the offset after it."""
         data = self.data
         fixed = _FIXED.get(code)
         if fixed is not None:
@@ -264,7 +266,7 @@ class _Decoder:
         return found
 
     def list(self, count: int, offset: int, end: int, depth: int) -> list[Any]:
-        # Each element takes a byte at least; refusing here stops a long loop over a lie.
+        # Each element takes at least one byte. Refusing here prevents a long loop over a false count.
         if count > end - offset:
             raise CodecError("a list claims more elements than it has bytes")
         self.count(count)

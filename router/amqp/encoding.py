@@ -1,4 +1,4 @@
-"""AMQP 1.0 values to bytes, always in the shortest encoding. Pure. Source: AMQP 1.0 part 1."""
+"""Encodes AMQP 1.0 values, always in the shortest encoding. Pure. Source: AMQP 1.0 part 1."""
 
 import struct
 import uuid
@@ -30,16 +30,16 @@ _U32 = struct.Struct(">I")
 
 
 class Encoded(bytes):
-    """A value that is encoded already: it is put into what surrounds it as it is."""
+    """A value that is already encoded. It is copied unchanged into the value around it."""
 
 
 def encoded_list(content: bytes | bytearray, count: int) -> bytes:
-    """The encoding of a list of `count` elements whose encodings follow one another in `content`."""
+    """Returns the encoding of a list of `count` elements, whose encodings follow one another in `content`."""
     return b"\xd0" + _size32(len(content) + 4) + _size32(count) + content
 
 
 def encode(value: Any) -> bytes:
-    """The shortest AMQP encoding of `value`; CodecError for what has none (see router/values.py for the forms)."""
+    """Returns the shortest AMQP encoding of `value`. CodecError if it has none (see router/values.py for the forms)."""
     out = bytearray()
     _encode(value, out, 0)
     return bytes(out)
@@ -59,7 +59,7 @@ def _writer_of(value: Any) -> "_Writer":
 
 
 def _sized(out: bytearray, code8: int, content: bytes | bytearray) -> None:
-    """`code8` is the one-byte-size form; the four-byte form is always 0x10 above it."""
+    """Writes a value with its size. `code8` is the one-byte-size form; the four-byte form is always 0x10 above it."""
     if len(content) < 256:
         out += bytes((code8, len(content)))
     else:
@@ -180,7 +180,7 @@ def _write_list(value: list[Any] | tuple[Any, ...], out: bytearray, depth: int) 
         return
     if depth >= MAX_DEPTH:
         raise CodecError(f"values are nested more than {MAX_DEPTH} deep")
-    # As _encode does it, without a call for each element: management's replies are rows of many small values.
+    # The same as _encode, without a call for each element: management's replies are rows of many small values.
     content, writers = bytearray(), _WRITERS
     for element in value:
         (writers.get(type(element)) or _writer_of(element))(element, content, depth + 1)
@@ -201,7 +201,7 @@ def _write_described(value: Described, out: bytearray, depth: int) -> None:
     _encode(value.value, out, depth + 1)
 
 
-# The constructor of an array serves all its elements, so it is always the widest of the type.
+# All elements of an array share one constructor, so it is always the widest of the type.
 _ARRAY_CODE: dict[type, tuple[int, str]] = {
     ubyte: (0x50, ">B"),
     ushort: (0x60, ">H"),
@@ -223,7 +223,7 @@ _ARRAY_CODE: dict[type, tuple[int, str]] = {
 
 
 def _array_element(kind: type, element: Any, depth: int) -> bytes:
-    """The content of one element, without a constructor; variable width always with a four-byte size."""
+    """Returns the content of one element, without a constructor. Variable width always has a four-byte size."""
     layout = _ARRAY_CODE.get(kind)
     if layout is not None:
         return struct.pack(layout[1], element)

@@ -1,4 +1,4 @@
-"""The 8-byte protocol headers: what a peer's first bytes announce, and which may follow which.
+"""The 8-byte protocol headers: the protocol that a peer's first bytes announce.
 
 Sources: AMQP 1.0 §2.2 version negotiation, §5.3.1 SASL; docs/spec/policy-and-auth.md §6.2, §8.3.
 """
@@ -28,10 +28,10 @@ _EXACT = {AMQP: Protocol.AMQP, TLS: Protocol.AMQP_TLS, SASL: Protocol.SASL}
 
 
 def sniff(data: bytes | bytearray) -> Protocol | None:
-    """Name the protocol that `data` begins with; None while more bytes are needed to tell.
+    """Returns the protocol that `data` begins with; None while more bytes are needed.
 
-    Only an exact header counts: `AMQP` with other version bytes is UNKNOWN, so that no bytes that we
-    have not understood ever reach the AMQP engine.
+    Only an exact header counts: `AMQP` with other version bytes is UNKNOWN. So the AMQP engine never gets bytes that we
+    have not understood.
     """
     start = bytes(data[:HEADER_BYTES])
     if start[:2] == _TLS_RECORD:

@@ -1,4 +1,4 @@
-"""A message's properties as one log line (messageLoggingComponents).
+"""Formats a message's properties as one log line (messageLoggingComponents).
 
 Pure; never raises. Source: docs/spec/management.md §4.6, docs/spec/routing.md §21.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final
 from router.amqp.codec import CodecError, decode_message
 from router.values import symbol, timestamp
 
-# Component name → field of the decoded message, in the order they are printed.
+# Component name → field of the decoded message, in printing order.
 COMPONENTS: Final[Mapping[str, str]] = {
     "message-id": "message_id",
     "user-id": "user_id",
@@ -30,7 +30,7 @@ COMPONENTS: Final[Mapping[str, str]] = {
 
 
 def chosen_components(configured: str) -> tuple[str, ...]:
-    """The components a messageLoggingComponents text names, in printing order; unknown words are ignored."""
+    """Returns the components that a messageLoggingComponents text names, in printing order. Ignores unknown words."""
     words = configured.split(",")
     if "all" in words:
         return tuple(COMPONENTS)
@@ -38,19 +38,22 @@ def chosen_components(configured: str) -> tuple[str, ...]:
 
 
 def message_text(payload: bytes, components: tuple[str, ...]) -> str:
-    """`Message{name=value, ...}` with those of `components` that the message has."""
+    """Returns `Message{name=value, ...}` with those of `components` that the message has."""
     try:
         message = decode_message(payload)
     except CodecError:
         return "malformed message"
     values = ((name, getattr(message, COMPONENTS[name])) for name in components)
-    # An absent property is None, an absent map empty.
+    # An absent property is None, and an absent map is empty.
     shown = (f"{name}={value_text(value)}" for name, value in values if value is not None and value != {})
     return "Message{" + ", ".join(shown) + "}"
 
 
 def value_text(value: Any) -> str:
-    """One AMQP value: `"x"`, `:"x"`, `b"x"`, `T`, `null`, `[a, b]`, `{"k"=v}`, a time, or a number."""
+    """Returns the text of one AMQP value:
+
+    `"x"`, `:"x"`, `b"x"`, `T`, `null`, `[a, b]`, `{"k"=v}`, a time, or a number.
+    """
     for kind, write in _WRITERS:
         if isinstance(value, kind):
             return write(value)

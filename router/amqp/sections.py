@@ -1,8 +1,8 @@
-"""Where a message's sections begin and end, what the router must know of them, and its own annotations.
+"""Finds the sections of a message, the fields that the router needs, and the router's own annotations.
 
-Never looks into the body. Offsets are into the buffer that holds the encoded message, which may be the beginning of one
-that is still arriving. Malformed input raises `MessageFault` with the outcome the sender gets (routing §9.5, §10.5,
-§11.5).
+Never reads the body. Offsets are into the buffer that holds the encoded message. The buffer may hold only the beginning
+of a message that is still arriving. Malformed input raises `MessageFault` with the outcome for the sender (routing
+§9.5, §10.5, §11.5).
 
 Sources: AMQP 1.0 §3.2; docs/spec/routing.md §10.1, §11.
 """
@@ -24,8 +24,8 @@ _SECTIONS: Final = frozenset(range(HEADER, FOOTER + 1))
 _STRINGS: Final = frozenset((0xA1, 0xB1))
 ROUTER_PREFIX: Final = b"x-opt-qd."
 
-# How many annotations a message may have if some of them are the router's, and how long one of those may be. Stops
-# messages that are one big map from keeping the router busy taking it apart.
+# The maximum number of annotations if some of them are the router's, and the maximum size of a value of the router's.
+# Attack: messages that are one big map keep the router busy.
 MAX_ANNOTATIONS: Final = 1024
 MAX_ROUTER_VALUE_BYTES: Final = 16 * 1024
 
@@ -33,7 +33,7 @@ INVALID: Final = Condition(name="amqp:decode-error", description="invalid messag
 
 
 class MessageFault(Exception):
-    """The message cannot be routed; the sender gets `rejected` with `condition`."""
+    """The message cannot be routed. The sender gets `rejected` with `condition`."""
 
     def __init__(self, condition: Condition) -> None:
         super().__init__(str(condition))
@@ -42,22 +42,22 @@ class MessageFault(Exception):
 
 @dataclass(slots=True)
 class Envelope:
-    """The sections before the body. An offset is -1 where the section is absent."""
+    """The sections before the body. An offset is -1 if the section is absent."""
 
     size: int
     annotations_at: int = -1
     annotations_end: int = -1
-    insert_annotations_at: int = 0  # where a message-annotations section belongs
+    insert_annotations_at: int = 0  # the place for a message-annotations section
     properties_at: int = -1  # of the properties list itself, after its descriptor
-    rest_at: int = 0  # of what stands behind the properties: application-properties, body or footer
-    body_at: int = 0  # or the end of what has come
+    rest_at: int = 0  # the end of the properties: application-properties, body or footer follow
+    body_at: int = 0  # or the end of the bytes that have arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterAnnotations:
-    """The router's own annotations of a message, taken off it or to be put on it (routing §11.1).
+    """The router's own annotations of a message, which it removes or adds (routing §11.1).
 
-    reply_to  as router.connection.vouching has it
+    reply_to  as router.connection.vouching defines it
     """
 
     to: str | None = None
@@ -67,14 +67,14 @@ class RouterAnnotations:
     reply_to: str | None = None
 
 
-# The quick look. Proton writes an empty header and empty properties where all values are defaults.
+# The quick check. If all values are defaults, proton writes an empty header and empty properties.
 
 _u32_at = Struct(">I").unpack_from
 _three_u32 = Struct(">III").unpack_from
 _EMPTY_HEADER: Final = 0x00537045
 _EMPTY_PROPERTIES: Final = 0x00537345
 _BODIES: Final = frozenset((0x005300 | code) for code in (0x75, 0x76, 0x77))
-# The first four bytes of the sections that need no closer look, and how the size that follows is written: 0, 1 or 4.
+# The first four bytes of sections that need no closer look. The width of the size that follows is 0, 1 or 4 bytes.
 _QUICK: Final = {
     (0x5300 | code) << 8 | constructor: (code, width)
     for code, forms in (
@@ -89,7 +89,7 @@ LOOK_CLOSER: Final = -2
 
 
 def is_plain(buffer: Buffer, size: int) -> bool:
-    """True when nothing stands before the body but perhaps an empty header and empty properties. Hot."""
+    """Returns True if at most an empty header and empty properties come before the body. Hot."""
     if size < 12:
         return False
     first, second, third = _three_u32(buffer)
@@ -99,9 +99,10 @@ def is_plain(buffer: Buffer, size: int) -> bool:
 
 
 def find_properties(buffer: Buffer, size: int) -> int:
-    """Where the properties list of a message of the usual form begins, ABSENT without one. Hot.
+    """Returns the offset of the properties list in a message of the usual form, ABSENT if it has none. Hot.
 
-    LOOK_CLOSER for everything else, in particular annotations, unusual encodings and malformed messages: see `find`.
+    Returns LOOK_CLOSER in all other cases, in particular for annotations, unusual encodings and malformed messages: see
+    `find`.
     """
     at, last, found = 0, 0, ABSENT
     while at + 4 <= size:
@@ -127,11 +128,12 @@ def find_properties(buffer: Buffer, size: int) -> int:
 
 
 def find(buffer: Buffer, size: int, *, may_be_opaque: bool = False) -> Envelope:
-    """Locate the sections before the body. Those behind the properties are looked at as far as they have come.
+    """Finds the sections before the body. Sections after the properties are checked as far as they have arrived.
 
-    may_be_opaque  what begins with no section's descriptor counts as a body: the sections before it are absent
-    Errors  MessageFault(INVALID) when a section is malformed or out of order, or the message is empty; and where not
-            `may_be_opaque`, when anything stands before the body that is no section.
+    may_be_opaque  True: bytes that do not begin with a section's descriptor count as a body, and the sections before it
+                   are absent
+    Errors  MessageFault(INVALID) if a section is malformed or out of order, or the message is empty. If not
+            `may_be_opaque`, also if anything before the body is no section.
     """
     envelope = Envelope(size=size, body_at=size)
     view = memoryview(buffer)[:size]
@@ -168,7 +170,10 @@ def find(buffer: Buffer, size: int, *, may_be_opaque: bool = False) -> Envelope:
 
 
 def _after_properties(view: memoryview, value_at: int, envelope: Envelope, *, may_be_opaque: bool) -> Envelope:
-    """Application-properties may be large and still arriving. No section that was due before may follow them."""
+    """Checks what follows the properties.
+
+    Application-properties may be large and still arriving. No earlier section may follow them.
+    """
     try:
         at = skip(view, value_at)
     except CodecError:
@@ -181,7 +186,7 @@ def _after_properties(view: memoryview, value_at: int, envelope: Envelope, *, ma
 
 
 def _is_section(view: memoryview, at: int) -> bool:
-    """Does the descriptor of a section stand there? What follows it is not looked at."""
+    """Returns True if a section's descriptor is at this place. Does not check what follows the descriptor."""
     try:
         return _named_at(view, at)[0] in _SECTIONS
     except (MessageFault, CodecError, IndexError):
@@ -189,7 +194,7 @@ def _is_section(view: memoryview, at: int) -> bool:
 
 
 def descriptor_at(view: memoryview, at: int) -> tuple[int, int]:
-    """The section code at `at` and the offset of its value."""
+    """Returns the section code at `at` and the offset of its value. The value must have begun to arrive."""
     code, value_at = _named_at(view, at)
     if value_at >= len(view):
         raise MessageFault(INVALID)
@@ -197,7 +202,7 @@ def descriptor_at(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _named_at(view: memoryview, at: int) -> tuple[int, int]:
-    """The same where the value may be still to come."""
+    """Returns the section code at `at` and the offset of its value, which may not have arrived yet."""
     if view[at] != 0:
         raise MessageFault(INVALID)
     form = view[at + 1]
@@ -239,9 +244,9 @@ def _expect_container(constructor: int, code: int) -> None:
 
 
 def _contents(view: memoryview, at: int) -> tuple[int, int, int]:
-    """(element count, offset of the first, end) of the list or map whose constructor is at `at`.
+    """Returns (element count, offset of the first, end) of the list or map whose constructor is at `at`.
 
-    Errors  IndexError or MessageFault when it has no room for its count or goes beyond the view.
+    Errors  IndexError or MessageFault if it has no room for its count or ends after the view.
     """
     constructor = view[at]
     if constructor == 0x45:
@@ -265,24 +270,24 @@ def _property(buffer: Buffer, size: int, properties_at: int, index: int) -> Any:
 
 
 def _property_at(buffer: Buffer, size: int, properties_at: int, index: int) -> tuple[memoryview, int] | None:
-    """Where a field of the properties stands. Errors: CodecError, IndexError."""
+    """Returns the place of a field of the properties, or None. Errors: CodecError, IndexError."""
     if properties_at < 0:
         return None
     view = memoryview(buffer)[:size]
     count, at, end = _contents(view, properties_at)
     if index >= count:
         return None
-    view = view[:end]  # a field beyond the list's end is not what a receiver would take for it
+    view = view[:end]  # receivers do not read a field that is after the list's end
     for _ in range(index):
         at = skip(view, at)
     return view, at
 
 
 def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
-    """properties.user-id, None when absent; a value of another type counts as malformed.
+    """Returns properties.user-id, None if absent. A value of another type counts as malformed.
 
-    So does one behind a message-id that is a list or map: a client that goes by its count would find another user-id
-    than one that goes by its size.
+    A user-id after a message-id that is a list or map also counts as malformed. Otherwise a client that uses the count
+    would find another user-id than a client that uses the size.
     """
     if properties_at < 0:
         return None
@@ -291,7 +296,7 @@ def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
         count, at, end = _contents(view, properties_at)
         if count < 2:
             return None
-        view = view[:end]  # a field beyond the list's end is not what a receiver would take for it
+        view = view[:end]  # receivers do not read a field that is after the list's end
         if not 0x40 <= view[at] < 0xC0:
             raise MessageFault(INVALID)
         value = decode(view, skip(view, at))[0]
@@ -303,7 +308,7 @@ def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
 
 
 def to(buffer: Buffer, size: int, properties_at: int) -> str | None:
-    """properties.to as text, None when absent."""
+    """Returns properties.to as text, None if absent."""
     value = _property(buffer, size, properties_at, 2)
     if value is None:
         return None
@@ -313,35 +318,35 @@ def to(buffer: Buffer, size: int, properties_at: int) -> str | None:
 
 
 def subject(buffer: Buffer, size: int) -> str | None:
-    """properties.subject of a message as text, None when absent, or not to be found in what has come of it."""
+    """Returns properties.subject as text, None if it is absent or not in the part that has arrived."""
     try:
         properties_at = find_properties(buffer, size)
         if properties_at == LOOK_CLOSER:
             properties_at = find(buffer, size, may_be_opaque=True).properties_at
         found = _property_at(buffer, size, properties_at, 3)
         if found is None or found[0][found[1]] not in _STRINGS:
-            return None  # not a list of ten thousand values, which would take long to read
+            return None  # reading a list of ten thousand values would take long
         return str(decode(*found)[0])
     except (MessageFault, CodecError, IndexError):
         return None
 
 
 def reply_to(buffer: Buffer, size: int, properties_at: int) -> str | None:
-    """properties.reply-to as text; None when absent, and for what is none: it is of no use to anybody."""
+    """Returns properties.reply-to as text, None if it is absent or no text: no receiver could use it."""
     value = _property(buffer, size, properties_at, 4)
     return str(value) if isinstance(value, str) and not isinstance(value, symbol) else None
 
 
-# Annotations. The user's are moved as the bytes they are: decoding and encoding them again could change them.
+# Annotations. The user's annotations are moved as bytes: decoding and encoding could change them.
 
 
 @dataclass(slots=True)
 class Annotations:
-    """A message-annotations map taken apart.
+    """The contents of a message-annotations map.
 
     users        the user's keys and values, encoded, one after the other
-    users_count  how many keys and values that are
-    routers      the router's, decoded, by key
+    users_count  the number of these keys and values
+    routers      the router's annotations, decoded, by key
     """
 
     users: bytes = b""
@@ -350,7 +355,7 @@ class Annotations:
 
 
 def take_apart(buffer: Buffer, envelope: Envelope) -> Annotations:
-    """The message-annotations, empty when absent. Without a router's key the map is not walked.
+    """Returns the message-annotations, empty if absent. Reads the entries only if the map has a router's key.
 
     Errors  MessageFault: malformed, or more than MAX_ANNOTATIONS.
     """
@@ -393,7 +398,10 @@ def _walk(view: memoryview, at: int, count: int) -> Annotations:
 
 
 def _router_key(encoded: memoryview) -> str | None:
-    """The key as text when it is one of the router's. Strings count as well as symbols: nobody shall slip one past."""
+    """Returns the key as text if it is one of the router's, else None.
+
+    Strings count as well as symbols. Attack: a peer writes a router's key as a string to pass this check.
+    """
     width = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}.get(encoded[0])
     if width is None or bytes(encoded[width : width + len(ROUTER_PREFIX)]) != ROUTER_PREFIX:
         return None
@@ -401,13 +409,13 @@ def _router_key(encoded: memoryview) -> str | None:
 
 
 _TO, _PHASE, _INGRESS, _TRACE = "x-opt-qd.to", "x-opt-qd.phase", "x-opt-qd.ingress", "x-opt-qd.trace"
-_REPLY_TO: Final = "x-opt-qd.reply-to"  # ours alone
+_REPLY_TO: Final = "x-opt-qd.reply-to"  # only this router uses it
 _PHASES: Final = frozenset((*range(10), 22))  # 22: of fallback destinations
 _READ: Final = frozenset((_TO, _PHASE, _INGRESS, _TRACE, _REPLY_TO))
 
 
 def router_annotations(routers: dict[str, Any]) -> RouterAnnotations:
-    """The router's annotations checked (routing §11.5 has the faults)."""
+    """Checks the router's annotations (routing §11.5 lists the faults)."""
     override = routers.get(_TO)
     if override is not None and (not isinstance(override, str) or isinstance(override, symbol)):
         raise _field_fault("to-override not a valid string type")
@@ -432,9 +440,9 @@ def router_annotations(routers: dict[str, Any]) -> RouterAnnotations:
 def put_together(
     buffer: Buffer, envelope: Envelope, annotations: Annotations, own: RouterAnnotations | None = None
 ) -> bytes:
-    """The message with the user's annotations and `own`: reply-to, phase, to, ingress, trace in the order of §11.1.
+    """Returns the message with the user's annotations and `own`: reply-to, phase, to, ingress, trace as in §11.1.
 
-    Without any annotation there is no section.
+    If there is no annotation, it writes no section.
     """
     pairs = annotations.users + (_encoded(own) if own is not None else b"")
     count = annotations.users_count + (_count(own) if own is not None else 0)
@@ -447,7 +455,7 @@ def put_together(
 
 
 def section_of(own: RouterAnnotations) -> bytes:
-    """The message-annotations of a message that has none of its users'; nothing where there are none at all."""
+    """Returns the message-annotations for a message without its user's annotations; empty if `own` has none."""
     count = _count(own)
     return _section(_encoded(own), count) if count else b""
 

@@ -1,7 +1,7 @@
-"""Long values from bytes and to bytes in steps, so that ten thousand addresses hold up no message.
+"""Decodes and encodes long values in steps, so that ten thousand addresses do not delay messages.
 
-A step is less than a tenth of a millisecond. Reading is as strict as `decoding`; long lists and maps may hold long
-lists, maps and texts, nothing else that is long.
+A step takes less than a tenth of a millisecond. Reading is as strict as `decoding`. Long lists and maps may contain
+long lists, maps and texts, but no other long values.
 """
 
 from collections.abc import Generator, Mapping
@@ -11,9 +11,9 @@ from router.amqp.decoding import _U32, MAX_DEPTH, Buffer, CodecError, _Decoder
 from router.amqp.encoding import encode
 from router.values import int_
 
-# Values in a step.
+# The number of values in a step.
 AT_ONCE: Final = 128
-# A value of fewer bytes is read at once; a longer one only if it is a list, a map or a text.
+# A value of fewer bytes is read at once. A longer value must be a list, a map or a text.
 _SHORT_BYTES: Final = 256
 _LISTS_AND_MAPS: Final = frozenset((0xC0, 0xC1, 0xD0, 0xD1))
 _TEXTS: Final = frozenset((0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3))
@@ -22,7 +22,7 @@ _WRITTEN: Final = tuple(bytes((0x54, code)) for code in range(256))
 
 
 def decode_in_steps(data: Buffer, offset: int, max_values: int) -> Generator[None, None, tuple[Any, int]]:
-    """As `decode`. Yields once for every AT_ONCE values, at least; returns the value and the offset behind it.
+    """Decodes like `decode`, and yields at least every AT_ONCE values. Returns the value and the offset after it.
 
     max_values  accepted in all its lists, maps and arrays together
     """
@@ -58,7 +58,7 @@ def _list(decoder: _Decoder, count: int, offset: int, end: int, depth: int) -> G
     for number in range(1, count + 1):
         code = data[offset] if offset < end else -1
         if code == 0xA1 and (last := offset + 2 + (data[offset + 1] if offset + 1 < end else 0)) <= end:
-            # The usual elements, so that they take no longer than need be.
+            # A fast path for the usual elements.
             try:
                 found.append(str(data[offset + 2 : last], "utf-8"))
             except UnicodeDecodeError:
@@ -99,7 +99,7 @@ def _map(decoder: _Decoder, count: int, offset: int, end: int, depth: int) -> Ge
 
 
 def encode_wide(value: Any) -> bytes:
-    """`value` with its maps and lists in their wide form, whatever their size."""
+    """Encodes `value` with all its maps and lists in their wide form, whatever their size."""
     kind = type(value)
     if kind is str:
         text: bytes = value.encode()
@@ -115,7 +115,7 @@ def encode_wide(value: Any) -> bytes:
 
 
 def encode_wide_in_steps(value: Mapping[Any, Any]) -> Generator[None, None, bytes]:
-    """As `encode_wide`, of a map some of whose values may be long lists. Yields once for every AT_ONCE elements."""
+    """Encodes a map like `encode_wide`, but in steps: some values may be long lists. Yields every AT_ONCE elements."""
     content = bytearray()
     for key, part in value.items():
         content += encode_wide(key)

@@ -1,4 +1,4 @@
-"""The contents of the peer's frames, as the engine reports them: plain values, no proton in sight."""
+"""The contents of the peer's frames, as the engine reports them: plain values, without proton objects."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ from router.values import Condition as Condition
 
 
 class Violation(Exception):
-    """The peer has sent what AMQP does not allow; `condition` is what to close the connection with."""
+    """The peer has sent something that AMQP does not allow. `condition` is the error for closing the connection."""
 
     def __init__(self, name: str, description: str) -> None:
         super().__init__(description)
@@ -16,7 +16,7 @@ class Violation(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteOpen:
-    """The peer's Open, as far as the router looks at it (routing §1.4)."""
+    """The peer's Open, as far as the router uses it (routing §1.4)."""
 
     container_id: str
     hostname: str | None
@@ -27,9 +27,9 @@ class RemoteOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminus:
-    """A source or target as the peer wrote it. A null terminus is None, not one of these.
+    """A source or target as the peer wrote it. A null terminus is None, not an instance of this class.
 
-    routed_as  of a dynamic one: the address that link routes are looked up by (routing §5.4); None: it says none
+    routed_as  for a dynamic terminus: the address for link route lookups (routing §5.4); None: it has none
     """
 
     address: str | None = None
@@ -48,7 +48,7 @@ _EXPIRY = {"link-detach": " expire:link", "session-end": " expire:sess", "connec
 
 
 def describe(terminus: Terminus | None) -> str:
-    """The form that log lines show a terminus in (management §2.6, routing §5.8)."""
+    """Returns the form of a terminus in log lines (management §2.6, routing §5.8)."""
     if terminus is None:
         return "{<none>}"
     if terminus.is_coordinator:

@@ -1,10 +1,11 @@
 """The hash chain over the lines of an audit log, and its signatures.
 
-Each line ends with `previous`: the SHA-256 of the bytes before it in its file, from the beginning of the last signed
-line among them, else from the file's beginning. The first line of a file has what a further line of the file before
-would have. So a line that is changed, taken out, put in or moved does not fit the next one. Signed lines (checkpoints,
-the end of a start) end with an Ed25519 signature as well, which whoever can write the files but lacks the key cannot
-make. docs/audit.md, The chain, is the definition; `qdaudit verify` (spark.verify) is an implementation of its own.
+Each line ends with `previous`: the SHA-256 of the bytes before it in its file. The hash starts at the last signed line
+among them, or at the beginning of the file. The first line of a file has the value that the next line of the previous
+file would have. So a line that is changed, removed, added or moved does not fit the next line. Signed lines
+(checkpoints, the end of a start) also end with an Ed25519 signature. An attacker who can write the files but does not
+have the key cannot make one. docs/audit.md, The chain, is the definition. `qdaudit verify` (spark.verify) implements it
+separately.
 """
 
 import gzip
@@ -22,34 +23,34 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 NOTHING_BEFORE: Final = "0" * 64
-# No text of a peer can hold it: inside a JSON string its quotation marks are escaped.
+# No text of a peer can contain it: quotation marks inside a JSON string are escaped.
 SIGNATURE_MARK: Final = b',"signature":"'
-# Says what is signed, so that no signature for another purpose passes for one of ours, nor ours for another.
+# Part of every signed text, so that a signature for another purpose is not valid here, and ours is not valid elsewhere.
 SIGNED_FOR: Final = b"palisade audit line 1\n"
-# A line's end as it is added here, at most.
+# An upper bound for the end of a line that is added here.
 LINKS_BYTES: Final = len('"previous":""') + 64 + len(',"signature":""') + 128 + 2
 _READ_BYTES: Final = 1024 * 1024
 _MAX_KEY_BYTES: Final = 16 * 1024
 
 
-# With a signing key: so many lines, or so many seconds after the first of them, have one signature. It is what can be
-# cut off a trail unseen while the router runs; a signature costs as much as two lines.
+# With a signing key: one signature for this number of lines, or this time after the first of them. An attacker can cut
+# off this much unnoticed while the router runs. A signature costs as much as two lines.
 CHECKPOINT_LINES = 4096
 CHECKPOINT_S = 5.0
 
 
 class SigningKeyError(Exception):
-    """A signing key that cannot be used; the text names the file and what would be right."""
+    """A signing key that cannot be used. The text names the file and what it should be."""
 
 
 class Signed(bytes):
-    """A line to be signed where there is a key."""
+    """A line to be signed if there is a key."""
 
 
 class Signer:
     """An Ed25519 key.
 
-    name  16 hex digits, of the SHA-256 of the public key: which key it was
+    name  identifies the key: 16 hex digits of the SHA-256 of the public key
     """
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
@@ -61,12 +62,15 @@ class Signer:
         return f"Signer({self.name})"
 
     def sign(self, line: bytes) -> str:
-        """line  without the signature. Returns 128 hex digits."""
+        """Signs a line. Returns 128 hex digits.
+
+        line  without the signature
+        """
         return self._key.sign(SIGNED_FOR + line).hex()
 
 
 def read_signer(path: Path) -> Signer:
-    """The Ed25519 key of a PEM file. Errors: SigningKeyError."""
+    """Returns the Ed25519 key of a PEM file. Errors: SigningKeyError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -95,7 +99,7 @@ def read_signer(path: Path) -> Signer:
 
 
 class Hash(Protocol):
-    """Of hashlib."""
+    """A hash object of hashlib."""
 
     def update(self, data: bytes, /) -> None: ...
     def hexdigest(self) -> str: ...
@@ -104,28 +108,28 @@ class Hash(Protocol):
 
 @dataclass(slots=True)
 class Chain:
-    """Where the chain is: what the next line's `previous` will be.
+    """The state of the chain: the `previous` of the next line.
 
     signer  None: no line is signed
     """
 
     signer: Signer | None = None
-    before: str = NOTHING_BEFORE  # of the first line of the file
-    running: Hash | None = None  # of the file since its last signed line; None: it has no line
+    before: str = NOTHING_BEFORE  # for the first line of the file
+    running: Hash | None = None  # over the file since its last signed line; None: the file has no line
 
     @property
     def digest(self) -> str:
         return self.running.hexdigest() if self.running is not None else self.before
 
     def linked(self, line: bytes) -> bytes:
-        """The line as it is to be written next."""
+        """Returns the line in the form to be written next."""
         whole = b'%b,"previous":"%b"' % (line[:-2], self.digest.encode())
         if self.signer is not None and isinstance(line, Signed):
             whole = b'%b%b%b"' % (whole, SIGNATURE_MARK, self.signer.sign(whole).encode())
         return whole + b"}\n"
 
     def took(self, line: bytes, whole: bytes) -> None:
-        """A line is written, `whole` as it was linked."""
+        """Notes that a line is written, in the form `whole`."""
         if self.running is None or (self.signer is not None and isinstance(line, Signed)):
             self.running = hashlib.sha256(whole)
         else:
@@ -140,12 +144,12 @@ class Chain:
 
 
 class Checkpoints:
-    """When the next checkpoint is due. Times are monotonic seconds."""
+    """Decides when the next checkpoint is due. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._unsigned = 0  # lines on disk since the last signed one
         self._since = 0.0
-        self._is_taken = False  # a checkpoint is on its way
+        self._is_taken = False  # a checkpoint is waiting to be written
 
     def note(self, written: Iterable[bytes], now: float) -> None:
         for line in written:
@@ -156,14 +160,17 @@ class Checkpoints:
                 self._unsigned += 1
 
     def take(self, now: float, *, is_last: bool = False) -> bool:
-        """Is one due? It is then made. `is_last`: it is where any line is not signed."""
+        """Returns True if a checkpoint is due. The caller must then make it.
+
+        is_last  True: one is due if any line is not signed
+        """
         if self._is_taken or not self._unsigned:
             return False
         self._is_taken = is_last or self._unsigned >= CHECKPOINT_LINES or now - self._since >= CHECKPOINT_S
         return self._is_taken
 
     def wait_s(self, now: float) -> float | None:
-        """Until one is due; None: nothing waits for it."""
+        """Returns the seconds until one is due; None: no line waits for one."""
         return self._since + CHECKPOINT_S - now if self._unsigned and not self._is_taken else None
 
 
@@ -180,9 +187,9 @@ class Rest:
 
 
 def end_of(path: Path) -> tuple[str | None, Rest | None]:
-    """How a closed file ends: what the next file begins with, None where it has no line; and what of it is half a line.
+    """Returns how a closed file ends: the `previous` for the next file, or None if it has no line; and a torn line.
 
-    Reads all of it. Errors: OSError, EOFError, zlib.error, as of gzip
+    Reads all of the file. Errors: OSError, EOFError, zlib.error, as raised by gzip
     """
     running: Hash = hashlib.sha256()
     is_empty = True
@@ -203,7 +210,7 @@ def end_of(path: Path) -> tuple[str | None, Rest | None]:
 
 
 def first_previous(path: Path) -> str | None:
-    """`previous` of a file's first line; None where it has none, or cannot be read."""
+    """Returns `previous` of a file's first line; None if it has none, or cannot be read."""
     try:
         line = next(_blocks(path), b"").partition(b"\n")[0]
     except (OSError, EOFError):
@@ -213,7 +220,7 @@ def first_previous(path: Path) -> str | None:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """Not through a link, and nothing but a regular file."""
+    """Iterates over the blocks of a file. Follows no link, and reads only regular files."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

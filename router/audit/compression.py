@@ -1,4 +1,4 @@
-"""Closed files of an audit log are compressed on a thread of their own, so that writing does not wait for it."""
+"""Compresses the closed files of an audit log on a separate thread, so that writing does not wait for it."""
 
 import gzip
 import os
@@ -13,16 +13,19 @@ SUFFIX: Final = ".gz"
 _PART: Final = ".part"
 _LEVEL: Final = 6
 _BLOCK_BYTES: Final = 256 * 1024
-# Of 19. The processor is the messages' first.
+# The maximum is 19. The processor is mainly for messages.
 _NICENESS: Final = 10
 
 
 class Compressor:
-    """report  called on its thread when a file cannot be compressed; it stays as it is"""
+    """Compresses closed files.
+
+    report  called on its thread if a file cannot be compressed. The file then stays unchanged
+    """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
-        # INVARIANT: held while a file gets its name or is deleted, so that no deleted file comes back compressed.
+        # INVARIANT: held while a file is renamed or deleted, so that no deleted file appears again in compressed form.
         self._changed = threading.Condition()
         self._waiting: list[Path] = []
         self._failed: set[Path] = set()
@@ -40,7 +43,7 @@ class Compressor:
             self._changed.notify_all()
 
     def delete(self, path: Path) -> None:
-        """Delete a file under whichever name it has by now. Errors: OSError."""
+        """Deletes a file under its current name. Errors: OSError."""
         packed = path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
         with self._changed:
             found = [each for each in (path, packed) if os.path.lexists(each)]
@@ -48,23 +51,23 @@ class Compressor:
                 os.unlink(each)
 
     def naming(self) -> AbstractContextManager[object]:
-        """While it is held no file gets another name."""
+        """Returns a context in which no file is renamed."""
         return self._changed
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all that was added is done within `timeout_s`."""
+        """Returns True if all added files are done within `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, timeout_s)
 
     def close(self) -> None:
-        """Give no file another name any more. What is not done is compressed after the next start."""
+        """Renames no more files. Files that are not done are compressed after the next start."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
 
     def _run(self) -> None:
         with suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)  # Linux: of this thread alone
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)  # Linux: only this thread
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_closing)
@@ -73,7 +76,7 @@ class Compressor:
                 path = self._waiting[0]
             try:
                 self._compress(path)
-            except Exception as error:  # the file stays as it is; the thread must go on with the next
+            except Exception as error:  # the file stays unchanged, and the thread must continue with the next one
                 self._failed.add(path)
                 self._report(f"audit log: cannot compress {path}: {error}")
             with self._changed:
@@ -96,7 +99,7 @@ class Compressor:
                 packed.flush()
                 os.fsync(packed.fileno())
                 state = os.fstat(source)
-                os.utime(packed.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))  # auditMaxAgeDays goes by it
+                os.utime(packed.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))  # auditMaxAgeDays uses this time
             with self._changed:
                 if os.path.lexists(path) and not self._is_closing:
                     os.rename(part, path.with_name(path.name + SUFFIX))

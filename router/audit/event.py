@@ -1,7 +1,7 @@
-"""Make an audit event complete: a router.effects.AuditEvent becomes a value that schemas/audit_event.json accepts.
+"""Completes audit events: a router.effects.AuditEvent becomes a value that schemas/audit_event.json accepts.
 
-Pure: the time and the id are arguments. Nothing here refuses an event: a denial that is recorded badly is worth more
-than one that is not recorded, so what does not fit is cut, replaced or dropped, and `detail` says so.
+Pure: the time and the id are arguments. No event is refused: a badly recorded denial is better than one without a
+record. So values that do not fit are cut, replaced or dropped, and `detail` reports that.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ END_RECOVERED = "end_recovered"
 LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED, FILE_DELETED, CHECKPOINT, END_RECOVERED})
 SHADOW_DECISIONS = frozenset({"shadow_deny", "shadow_allow", "shadow_error"})
 
-# Filled in here; what an emitter passes under these names is dropped.
+# Filled in here. An emitter's values under these names are dropped.
 OWN_MEMBERS = frozenset(
     {
         *("schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"),
@@ -32,10 +32,10 @@ OWN_MEMBERS = frozenset(
     }
 )
 ABSENT_IF_NULL = frozenset({"attempts", "granted", "groups", "asked", "user_id"})
-# Not in every event.
+# The members that some events lack.
 _OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "groups", "asked", "user_id", "folded", "shadow", "management"})
 
-# Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
+# Used if an emitter's value is missing or not allowed by the schema. They blame the emitter, not the peer.
 DEFAULTS: Mapping[str, Any] = {
     "stage": "audit",
     "decision": "deny",
@@ -52,11 +52,11 @@ DEFAULTS: Mapping[str, Any] = {
     "management.status": 500,
 }
 
-# Of these too many is the most there can be: one would be further from the truth.
+# For these, a value that is too large becomes the maximum: the default would be further from the truth.
 _COUNTS = frozenset({"attempts"})
 MOST_LOST: int = PROPERTIES["lost"]["maximum"]
 
-# Caps what an emitter's mistake (a dictionary keyed by peer-made names) adds to one line.
+# Limits how much an emitter's mistake (a dictionary with keys from a peer) adds to one line.
 _MAX_NOTES = 4
 _MAX_NOTE_CHARS = 100
 
@@ -66,8 +66,8 @@ class Stamp:
     """The audit log's own facts about an event.
 
     event_id  32 lower-case hex digits, unique
-    start     likewise; the same for all events of one start of the router
-    sequence  0 and up, for each event of the start one more, those that are lost among them
+    start     the same form; equal for all events of one start of the router
+    sequence  from 0, one more for each event of the start, including lost ones
     time_s    seconds since 1970 UTC
     """
 
@@ -82,10 +82,10 @@ class Stamp:
 class DeletedFile:
     """A file that retention deletes.
 
-    start        that its events are of
-    first, last  sequence of the first of them, and of the last whole one. None: not to be read
+    start        the start that its events belong to
+    first, last  sequence of its first event, and of its last whole event. None: unreadable
     limit        the setting that it is deleted for
-    digest       `previous` of the file after it; None: not to be read
+    digest       `previous` of the file after it; None: unreadable
     """
 
     name: str
@@ -98,10 +98,11 @@ class DeletedFile:
 
 
 def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
-    """The whole event, in the schema's order of members.
+    """Returns the whole event, with its members in the order of the schema.
 
-    event    an AuditEvent; anything else becomes an event too: peers choose its texts, and emitters make mistakes.
-    Returns  values the schema accepts, strings cut to their maxLength (`truncated` then is true).
+    event    an AuditEvent. Any other mapping becomes an event too, because peers choose texts and emitters make
+             mistakes.
+    Returns  values that the schema accepts, strings cut to their maxLength (`truncated` is then true).
     """
     notes: list[str] = []
     whole: dict[str, Any] = {}
@@ -140,13 +141,13 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
 
 
 def lost_marker(count: int, stamp: Stamp) -> dict[str, Any]:
-    """The event that stands where `count` (1 to MOST_LOST) events could not be kept."""
+    """Returns the event that replaces `count` (1 to MOST_LOST) events that could not be kept."""
     detail = f"{count} events came while nothing could be written and no more be kept; they stood before this line"
     return _of_the_log({"reason": EVENTS_LOST, "detail": detail, "lost": count}, stamp)
 
 
 def deleted_marker(file: DeletedFile, stamp: Stamp) -> dict[str, Any]:
-    """The event that stands for a file of the log that is deleted."""
+    """Returns the event that records the deletion of a file of the log."""
     detail = f"{file.name} is deleted: {file.limit} is reached"
     deleted = {
         "file": file.name[:256],
@@ -165,14 +166,14 @@ def deleted_marker(file: DeletedFile, stamp: Stamp) -> dict[str, Any]:
 
 
 def recovered_marker(name: str, size: int, sha256: str, stamp: Stamp) -> dict[str, Any]:
-    """The event that says that the last `size` bytes of a file are no part of the chain."""
+    """Returns the event that records that the last `size` bytes of a file are no part of the chain."""
     detail = f"the last {size} bytes of {name} are half a line, or lines written again: they do not count"
     recovered = {"file": name[:256], "bytes": size, "sha256": sha256}
     return _of_the_log({"reason": END_RECOVERED, "detail": detail, "recovered": recovered}, stamp)
 
 
 def checkpoint_marker(signer: str, stamp: Stamp) -> dict[str, Any]:
-    """The event whose signature vouches for the lines before it.
+    """Returns the event whose signature covers the lines before it.
 
     signer  name of the key, 16 hex digits
     """
@@ -180,9 +181,9 @@ def checkpoint_marker(signer: str, stamp: Stamp) -> dict[str, Any]:
 
 
 def end_marker(stamp: Stamp, signer: str | None = None) -> dict[str, Any]:
-    """The last event of a start that ended as it should.
+    """Returns the last event of a start that ended normally.
 
-    signer  as of checkpoint_marker; None: it will not be signed
+    signer  as in checkpoint_marker; None: it will not be signed
     """
     members = {"reason": LOG_CLOSED, "detail": "the router stopped; this start has no further event"}
     return _of_the_log(members if signer is None else {**members, "signer": signer}, stamp)
@@ -195,7 +196,7 @@ def _of_the_log(members: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
 
 
 def encode(whole: Mapping[str, Any]) -> bytes:
-    """One line with its line feed. ASCII only: no byte of it can end the line early or steer a terminal."""
+    """Returns one line with its line feed. ASCII only, so no byte can end the line early or control a terminal."""
     return json.dumps(whole, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
@@ -214,7 +215,7 @@ def _ordered(whole: Mapping[str, Any], stamp: Stamp, *, is_cut: bool) -> dict[st
 
 
 def _shadow_of(decision: str, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
-    """The candidate's side of a shadow decision, which has one even where the emitter forgot it; no other has."""
+    """Returns the candidate's side of a shadow decision, even if the emitter forgot it. Other decisions have none."""
     members = _members(value)
     if decision in SHADOW_DECISIONS:
         if members is None:
@@ -226,7 +227,7 @@ def _shadow_of(decision: str, value: object, notes: list[str]) -> Mapping[Any, A
 
 
 def _management_of(stage: str, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
-    """The change that a management request would make; other stages have no such request."""
+    """Returns the change that a management request would make. Other stages have no such request."""
     members = _members(value)
     if value is not None and members is None:
         notes.append(f"management was of type {type(value).__name__}")
@@ -237,7 +238,7 @@ def _management_of(stage: str, value: object, notes: list[str]) -> Mapping[Any, 
 
 
 def _folded_of(attempts: int | None, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
-    """The account of a sum, which has a number."""
+    """Returns the `folded` member of a sum. Only an event with `attempts` can have it."""
     members = _members(value)
     if value is not None and members is None:
         notes.append(f"folded was of type {type(value).__name__}")
@@ -248,7 +249,7 @@ def _folded_of(attempts: int | None, value: object, notes: list[str]) -> Mapping
 
 
 def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str]) -> tuple[Any, bool]:
-    """`value` as `spec` wants it, and whether text was cut; what had to be replaced is noted."""
+    """Returns `value` in the form that `spec` wants, and True if text was cut. Notes each replaced value."""
     kinds = [spec["type"]] if isinstance(spec["type"], str) else spec["type"]
     if value is None:
         if name in ("stage", "reason"):
@@ -268,7 +269,7 @@ def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str])
         if members is not None:
             return _fitted_object(name, spec, members, notes)
     notes.append(f"{name} was of type {type(value).__name__}")
-    # Only the type's name: the repr of an unknown object may be long, slow, or hold a secret.
+    # only the type's name: the repr of an unknown object may be long, slow, or contain a secret
     if "string" in kinds and "enum" not in spec and "pattern" not in spec:
         return f"<{type(value).__name__}>"[: spec["maxLength"]], False
     return DEFAULTS.get(name), False
@@ -316,7 +317,7 @@ def _shown(value: object) -> str:
 
 
 def _with_notes(detail: str, notes: list[str]) -> tuple[str, bool]:
-    """`detail` with the notes behind it; `detail` gives way where both do not fit."""
+    """Returns `detail` with the notes after it. Cuts `detail` if both do not fit."""
     more = [f"and {len(notes) - _MAX_NOTES} more"] if len(notes) > _MAX_NOTES else []
     tail = f" [{'; '.join([note[:_MAX_NOTE_CHARS] for note in notes[:_MAX_NOTES]] + more)}]"
     room: int = PROPERTIES["detail"]["maxLength"] - len(tail)

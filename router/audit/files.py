@@ -1,4 +1,4 @@
-"""The file of an audit log that is being written. The writer thread alone uses it."""
+"""The file of an audit log that is being written. Only the writer thread uses it."""
 
 import bisect
 import contextlib
@@ -18,16 +18,16 @@ from router.audit.compression import Compressor
 from router.audit.event import DeletedFile
 from router.audit.old_files import OldFiles, Retention
 
-# Where files are deleted by age, one is left after a day, so that its first events are not kept as long as its last.
+# If files are deleted by age, a new file is begun after a day. So its first events are not kept as long as its last.
 _DAY_S: Final = 86400.0
-# What a power cut may cost where auditFsync is interval.
+# The time that a power cut may cost if auditFsync is interval.
 SYNC_S: Final = 1.0
 
-# Lines that one write() takes together, in bytes, beside the first. They are held twice for as long.
+# The bytes of lines that one write() takes together, in addition to the first line. They are held twice meanwhile.
 MAX_WRITE_BYTES: Final = 256 * 1024
 
-# When a line counts as written: when it is on the disk; with the system, which writes it within a second; with the
-# system, which writes it when it likes.
+# When a line counts as written. each: when it is on the disk. interval: when the system has it, and writes it within a
+# second. none: when the system has it, and writes it at any time.
 Fsync = Literal["each", "interval", "none"]
 
 
@@ -35,8 +35,8 @@ Fsync = Literal["each", "interval", "none"]
 class FileTerms:
     """How an audit log's files are written and kept.
 
-    max_file_bytes  a file that would grow past this is left and a new one begun
-    max_file_s      so is one that is older; None: no limit
+    max_file_bytes  a file that would become larger is closed and a new one begun
+    max_file_s      the same for a file that is older; None: no limit
     """
 
     max_file_bytes: int
@@ -47,20 +47,23 @@ class FileTerms:
 
 
 class Deletion(bytes):
-    """The line that says that a file is deleted. It never begins a file, which might have another one deleted."""
+    """The line that records the deletion of a file.
+
+    It never begins a file, because a new file may cause another deletion.
+    """
 
     path: Path
 
 
 def open_new_file(path: Path) -> int:
-    """A file that was not there before, for its owner alone. No link of that name is followed or overwritten."""
+    """Opens a new file, only for its owner. Does not follow or overwrite a link of that name."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 class Files:
-    """The file being written, and those before it.
+    """The file being written, and the files before it.
 
-    rests  ends of files that are no part of the chain and still to be recorded
+    rests  ends of files that are no part of the chain and must still be recorded
     """
 
     def __init__(
@@ -103,11 +106,11 @@ class Files:
 
     @property
     def digest(self) -> str:
-        """What the next line's `previous` will be."""
+        """The `previous` of the next line."""
         return self._chain.digest
 
     def resume(self) -> None:
-        """Go on with the chain of the last file there is. Before anything is written."""
+        """Continues the chain of the last existing file. Call before anything is written."""
         try:
             digest, self.rests = self.old.last_end()
         except OSError as error:
@@ -117,10 +120,10 @@ class Files:
             self._chain.before = digest
 
     def write(self, batch: list[bytes]) -> tuple[int, Exception | None]:
-        """Write lines until the batch or the file ends, then fsync where that is due.
+        """Writes lines until the batch or the file ends, then calls fsync if it is due.
 
-        Returns  how many lines are written, and the error that stopped it. Lines that may or may not be on disk count
-                 as not written: written again they carry the same event_id, and the report counts them once.
+        Returns  the number of lines written, and the error that stopped it. Lines that may or may not be on disk count
+                 as not written. Written again they have the same event_id, and the report counts them once.
         """
         error: Exception | None = None
         try:
@@ -132,8 +135,8 @@ class Files:
         taken = 0
         try:
             lines = self._linked(batch)
-            # One write(): a process killed here leaves at most one line torn, at the end of the file. One for each line
-            # would take the interpreter from the loop each time.
+            # One write(): if the process is killed here, at most one line is torn, at the end of the file. A write()
+            # for each line would take the interpreter from the event loop each time.
             taken = os.write(fd, b"".join(lines))
         except Exception as failed:
             error = failed
@@ -153,7 +156,8 @@ class Files:
             if self._terms.fsync == "each":
                 self._sync(fd)
         except Exception as failed:
-            # After a failed fsync nobody knows which pages are on disk, and a second fsync may lie: begin a new file.
+            # After a failed fsync it is unknown which pages are on disk, and a second fsync may report a false success.
+            # So begin a new file.
             self._chain = chain
             if not self._cut_to(fd, start):
                 self._note_rest(fd, start, lines[:done])
@@ -161,15 +165,18 @@ class Files:
             return 0, error or failed
         if is_torn:
             self._note_rest(fd, self._size, lines[done:])
-            self._leave()  # nothing may follow on the torn line
+            self._leave()  # nothing may follow the torn line
         elif done and self._is_fresh:
-            # Only after a success: a disk that fails again and again must not cost the files that are good.
+            # Only after a success: a disk that fails repeatedly must not cause the deletion of good files.
             self._is_fresh = False
             self._is_look_due = True
         return done, error
 
     def _linked(self, batch: list[bytes]) -> list[bytes]:
-        """The first lines of a batch as they are written, as many as one write and the file take. Moves the chain."""
+        """Returns the first lines of a batch as they are written, as many as one write and the file allow.
+
+        Advances the chain.
+        """
         lines: list[bytes] = []
         size, most = self._size, self._size + MAX_WRITE_BYTES
         for line in batch:
@@ -182,7 +189,7 @@ class Files:
         return lines
 
     def _note_rest(self, fd: int, size: int, lines: list[bytes]) -> None:
-        """The file has more than the chain knows of: `lines` in whole or in part, from `size` on."""
+        """Notes that the file has more than the chain contains: `lines`, completely or in part, from `size` on."""
         try:
             extra = os.fstat(fd).st_size - size
         except OSError:
@@ -196,14 +203,14 @@ class Files:
         self._synced_at, self._is_synced = time.monotonic(), True
 
     def _leave(self) -> None:
-        """Give up the file after a fault; an empty one is taken away, lest each attempt leave one behind."""
+        """Gives up the file after a fault. Removes an empty file, so that repeated attempts leave none."""
         self._close_fd()
         if self._size == 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
 
     def _finish(self) -> None:
-        """Leave the file as it is: it is full, old, or the log is closed."""
+        """Closes the file unchanged: it is full, old, or the log is closed."""
         if self._fd is not None and not self._is_synced and self._terms.fsync == "interval":
             self._sync_late(self._fd)
         self._close_fd()
@@ -228,7 +235,7 @@ class Files:
         return self._max_age_s is not None and abs(self._now_s() - self._begun_s) > self._max_age_s
 
     def _ready(self, line: bytes) -> int:
-        """A descriptor with room for a line."""
+        """Returns a descriptor with room for a line."""
         if self._fd is not None and self._size and (self._has_no_room(line, self._size) or self._is_old()):
             self._finish()
         if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
@@ -257,7 +264,7 @@ class Files:
     # Time
 
     def next_chore_s(self) -> float | None:
-        """In how many seconds `on_time` has something to do; None: it has nothing."""
+        """Returns the seconds until `on_time` has something to do; None: it has nothing to do."""
         left = []
         if self._fd is not None and not self._is_synced and self._terms.fsync == "interval":
             left.append(self._synced_at + SYNC_S - time.monotonic())
@@ -266,7 +273,7 @@ class Files:
         return max(0.01, min(left)) if left else None
 
     def on_time(self) -> None:
-        """Sync what is due, and leave a file that is old enough, written to or not."""
+        """Syncs if it is due, and closes a file that is old enough, even if nothing is written."""
         if self._fd is None:
             return
         if self._terms.fsync == "interval" and not self._is_synced and time.monotonic() >= self._synced_at + SYNC_S:
@@ -275,7 +282,7 @@ class Files:
             self._finish()
 
     def _sync_late(self, fd: int) -> None:
-        """Sync lines that count as written already."""
+        """Syncs lines that already count as written."""
         try:
             self._sync(fd)
         except OSError as error:
@@ -286,11 +293,11 @@ class Files:
     # Retention
 
     def look_again(self) -> None:
-        """Time has passed: older files may have come of age."""
+        """Makes `take_surplus` look again, because time has passed and older files may have expired."""
         self._is_look_due = True
 
     def take_surplus(self) -> list[tuple[Path, DeletedFile]]:
-        """The files to be deleted, once for each file begun: record each, then `delete` it."""
+        """Returns the files to delete, once for each file begun. Record each deletion, then `delete` the file."""
         if not self._is_look_due:
             return []
         self._is_look_due = False
@@ -316,12 +323,12 @@ class Files:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a new file's name durable; without it a power cut may take the file whole."""
+    """Makes a new file's name durable. Otherwise a power cut may remove the whole file."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some file systems cannot do this for a directory
+        if error.errno != errno.EINVAL:  # some file systems do not support this for a directory
             raise
     finally:
         os.close(fd)

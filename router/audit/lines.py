@@ -1,4 +1,4 @@
-"""The lines of one start of an audit log: numbers and times them."""
+"""The lines of one start of an audit log, with their numbers and times."""
 
 import os
 import time
@@ -17,7 +17,7 @@ from router.effects import AuditEvent
 
 
 class Lines:
-    """Makes the lines; `next_number` and `event` are for any thread.
+    """Makes the lines. `next_number` and `event` may be called on any thread.
 
     clock   seconds since 1970 UTC
     signer  None: no line will be signed
@@ -34,11 +34,11 @@ class Lines:
         return next(self._sequence)
 
     def event(self, event: AuditEvent, sequence: int, time_s: float | None) -> bytes | None:
-        """None: not even that it could not be read can be written."""
+        """Returns the line of an event. None if even the fact that it is unreadable cannot be written."""
         try:
             stamp = self._stamp(sequence, time_s)
             return plain.line(event, stamp) or audit_event.encode(audit_event.complete(event, stamp))
-        except Exception as error:  # an emitter's mistake must not become an exception in the event loop
+        except Exception as error:  # an emitter's mistake must not raise in the event loop
             try:
                 found = {"detail": f"an audit event could not be read: {type(error).__name__}"}
                 return audit_event.encode(audit_event.complete(found, self._stamp(sequence)))
@@ -75,11 +75,14 @@ class Lines:
         try:
             now_s = self._clock()
             datetime.fromtimestamp(now_s, UTC)
-        except Exception:  # an event with the machine's own time is worth more than no event
+        except Exception:  # an event with the machine's own time is better than no event
             return time.time()
         return now_s
 
 
 def _own(whole: dict[str, Any]) -> bytes:
-    """A line of the log's own. It has a tab, which no other has: a verifier finds it without reading the others."""
+    """Returns a line of the log's own.
+
+    Only such lines contain a tab, so a verifier finds them without parsing the others.
+    """
     return audit_event.encode(whole)[:-2] + b"\t}\n"

@@ -1,6 +1,6 @@
-"""The closed files of an audit log: which there are, which of them retention deletes, and where the last one ends.
+"""The closed files of an audit log: finds them, chooses those to delete, and reads the end of the last one.
 
-The writer thread alone uses them. What is deleted has an event of the log's own first (router.audit.trail).
+Only the writer thread uses them. Before a file is deleted, an event of the log records that (router.audit.trail).
 """
 
 import gzip
@@ -21,19 +21,19 @@ from router.audit.chain import Rest, end_of, first_previous
 from router.audit.compression import SUFFIX, Compressor
 from router.audit.event import DeletedFile
 
-# A file's first and last events are looked for in so many bytes: an event is under 150 kB.
+# A file's first and last events are searched in this number of bytes: an event is under 150 kB.
 _LOOK_BYTES: Final = 256 * 1024
-# Files deleted before something else is written: the first limits of a folder may concern thousands.
+# The number of files deleted before something else is written: new limits of a folder may concern thousands of files.
 _AT_ONCE: Final = 100
 _STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Which files of a router id are kept; None: all. The file being written always is.
+    """The files of a router id that are kept; None: no limit. The file being written is always kept.
 
-    max_files  with the one being written
-    max_bytes  in all, that one taken as large as it may become
+    max_files  including the one being written
+    max_bytes  in total, with the maximum size for the one being written
     max_age_s  since the last event of a file
     """
 
@@ -43,9 +43,11 @@ class Retention:
 
 
 class OldFiles:
-    """router_name  the router's id as it stands in file names
+    """The closed files of one router id.
+
+    router_name  the router's id as in file names
     now_s        seconds since 1970 UTC
-    compressor   None: closed files stay as they are
+    compressor   None: closed files stay uncompressed
     """
 
     def __init__(
@@ -67,13 +69,13 @@ class OldFiles:
         self._ours = re.compile(
             rf"denials-(\d{{8}}T\d{{6}}\.\d{{6}}Z)-{re.escape(router_name)}-\d+\.jsonl(?:{re.escape(SUFFIX)})?"
         )
-        self._doomed: set[str] = set()  # names whose deletion is being recorded
+        self._doomed: set[str] = set()  # names of files whose deletion is being recorded
         self._last_stamp_s = 0.0
 
     def last_end(self) -> tuple[str | None, list[Rest]]:
-        """Where the chain is to go on: what the first line of the next file begins with; None: there is none before.
+        """Returns the `previous` for the first line of the next file, or None if there is no earlier file.
 
-        Returns also  the half lines at the ends of the last files
+        Also returns the half lines at the ends of the last files.
         """
         rests: list[Rest] = []
         for path in reversed(self.all()):
@@ -89,40 +91,43 @@ class OldFiles:
         return None, rests
 
     def all(self) -> list[Path]:
-        """The regular files of this router's id in the order of their names, which is that of the chain."""
+        """Returns the regular files of this router's id, sorted by name. This is the order of the chain."""
         with self._named():
             names = sorted(name for name in os.listdir(self._directory) if self._ours.fullmatch(name))
             return [path for path in (self._directory / name for name in names) if S_ISREG(os.lstat(path).st_mode)]
 
     def _named(self) -> AbstractContextManager[object]:
-        """While no file gets another name."""
+        """Returns a context in which no file is renamed."""
         return self._compressor.naming() if self._compressor is not None else nullcontext()
 
     def new_stamps(self) -> Iterator[str]:
-        """Times for the name of a new file: later than those of all files, though the clock be set back."""
+        """Iterates over times for the name of a new file.
+
+        They are later than those of all files, even if the clock was set back.
+        """
         time = datetime.fromtimestamp(self._now_s(), UTC)
         names = [name for name in os.listdir(self._directory) if self._ours.fullmatch(name)]
         if names and (found := self._ours.fullmatch(max(names))):
             last = datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
-            # Nobody's clock is ten years ahead: such a name is not the router's, and would rule its names for good.
+            # No clock is ten years ahead: such a name is not from the router, and would affect all its later names.
             if last < time + timedelta(days=3650):
                 time = max(time, last + timedelta(microseconds=1))
         for attempt in range(1000):
             yield (time + timedelta(microseconds=attempt)).strftime(_STAMP)
 
     def compress(self, current: Path) -> None:
-        """A new file is begun: compress those before it."""
+        """Compresses the files before the current one, because a new file is begun."""
         if self._compressor is not None:
             for path in self.all():
                 if path != current and path.suffix != SUFFIX:
                     self._compressor.add(path)
 
     def surplus(self, current: Path, open_size: int, upcoming: str | None) -> list[tuple[Path, DeletedFile]]:
-        """The files to be deleted: record each, then `delete` it.
+        """Returns the files to delete. Record each deletion, then `delete` the file.
 
-        current    being written, or written last
-        open_size  what the file being written may become, bytes
-        upcoming   what the next file will begin with; None: one is being written
+        current    the file being written, or written last
+        open_size  the size that the file being written may reach, bytes
+        upcoming   the `previous` for the next file; None: a file is being written
         """
         if self._retention == Retention():
             return []
@@ -133,7 +138,7 @@ class OldFiles:
 
     @property
     def has_more(self) -> bool:
-        """Were there more than `surplus` gave at once?"""
+        """True if there were more files than `surplus` returned at once."""
         return len(self._doomed) >= _AT_ONCE
 
     def _surplus(self, current: Path, open_size: int, upcoming: str | None) -> Iterator[tuple[Path, DeletedFile]]:
@@ -153,7 +158,7 @@ class OldFiles:
             elif oldest_s is not None and state.st_mtime < oldest_s:
                 limit = "auditMaxAgeDays"
             else:
-                return  # what is left hangs together
+                return  # keep the rest, so that the chain has no gap
             files -= 1
             size -= state.st_size
             start, first, last = _events_in(path)
@@ -171,7 +176,7 @@ class OldFiles:
             )
 
     def delete(self, path: Path) -> None:
-        """Delete a file whose deletion is on record."""
+        """Deletes a file whose deletion is recorded."""
         self._doomed.discard(plain_name(path))
         try:
             if self._compressor is not None:
@@ -189,12 +194,12 @@ class OldFiles:
 
 
 def plain_name(path: Path) -> str:
-    """A file's name before it was compressed."""
+    """Returns a file's name before it was compressed."""
     return path.name.removesuffix(SUFFIX)
 
 
 def _events_in(path: Path) -> tuple[str | None, int | None, int | None]:
-    """The start whose events a file has, and the numbers of its first and last whole one; None: not to be read."""
+    """Returns the start of a file's events, and the numbers of its first and last whole event; None: unreadable."""
     head = tail = b""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -215,7 +220,7 @@ def _events_in(path: Path) -> tuple[str | None, int | None, int | None]:
     except (OSError, EOFError, zlib.error):
         return None, None, None
     start, first = _numbers(head.partition(b"\n")[0])
-    whole = tail[: tail.rfind(b"\n") + 1].splitlines()  # a torn line at the end is none
+    whole = tail[: tail.rfind(b"\n") + 1].splitlines()  # a torn line at the end does not count
     return start, first, _numbers(whole[-1])[1] if whole else None
 
 

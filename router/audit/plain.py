@@ -1,7 +1,7 @@
-"""The line of an event whose members are all as the schema has them: made at once, for a flood has thousands a second.
+"""A fast way to make the line of an event whose members all fit the schema: a flood has thousands a second.
 
-`line` says the same as router.audit.event.encode(complete(event, stamp)), or None where anything would have to be cut,
-replaced or remarked on; then that is what makes the line. It takes a fifth of the time of the loop.
+`line` returns the same as router.audit.event.encode(complete(event, stamp)). It returns None if anything would have to
+be cut, replaced or noted, and then that function must make the line. It takes much less of the event loop's time.
 """
 
 import json
@@ -22,18 +22,20 @@ from router.audit.event import (
     Stamp,
 )
 
-# The JSON of a value; None: it does not fit as it is.
+# Returns the JSON of a value, or None if the value does not fit unchanged.
 _Write = Callable[[Any], str | None]
 
-# What these hold depends on other members.
+# Members whose contents depend on other members.
 _LEFT: Final = frozenset({"folded", "shadow", "management"})
 _NOT_PLAIN: Final = LOGS_OWN | SHADOW_DECISIONS
 _BEFORE: Final = ("schema_version", "event_id", "start", "sequence", "time", "router")
 
 
 class _Member(NamedTuple):
-    """before   the text before a value
-    missing  the text where there is no value, its name included; None: the event is not plain
+    """One member of an event.
+
+    before   the text before a value
+    missing  the text if there is no value, including the name; None: the event is then not plain
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Audit events to disk: one JSON line per event, never blocking the loop, never losing one silently.
+"""Writes audit events to disk, one JSON line for each. Never blocks the event loop, and never loses an event silently.
 
-Events wait in a bounded queue for one writer thread, which writes each batch with one write() and one fsync(). While
-the disk refuses, they stay queued and are tried again; past the bound they are counted, and the count is written as an
-`events_lost` event at the place where they are missing. docs/audit.md is the operator's view.
+Events wait in a queue of limited size for one writer thread, which writes each batch with one write() and one fsync().
+If the disk fails, they stay queued and are tried again. Events past the limit are counted, and an `events_lost` event
+with the count is written in their place. docs/audit.md describes it for operators.
 """
 
 import errno
@@ -23,42 +23,44 @@ from router.effects import AuditEvent
 
 DEFAULT_MAX_FILE_BYTES = 64 * 1024 * 1024
 DEFAULT_MAX_PENDING = 10_000
-# Caps memory while the disk refuses: one event of longest non-ASCII names is a hundred times a usual one.
+# Limits the memory while the disk fails: an event with the longest non-ASCII names is a hundred times a usual one.
 DEFAULT_MAX_PENDING_BYTES = 32 * 1024 * 1024
 # The room that `has_room` keeps for a change by management and its consequences.
 RESERVED_EVENTS = 16
 RESERVED_BYTES = 1024 * 1024
-# One fsync covers at most this many lines, so that a flood cannot put off durability.
+# One fsync covers at most this number of lines, so that a flood does not delay durability.
 MAX_BATCH_LINES = 512
-# So long the writer waits between two batches: in a flood it would sync each line by itself, and take the interpreter
-# from the loop each time.
+# The time between two batches. Otherwise a flood would make the writer sync each line separately, and take the
+# interpreter from the event loop each time.
 GATHER_S = 0.005
-# How often files are looked at that are kept for a time, while nothing is recorded.
+# The interval of checks for files that have expired, while nothing is recorded.
 LOOK_S = 3600.0
 
 
 class AuditLog:
     """The audit log of one router process.
 
-    directory     made with mode 0700 when missing.
-    router_id     stands in every event and, made safe, in the file names.
+    directory     made with mode 0700 if missing.
+    router_id     part of every event and, in a safe form, of the file names.
     clock         seconds since 1970 UTC.
-    max_file_bytes  a file that would grow past this is left and a new one begun.
-    max_files, max_bytes, max_age_s  what of the files of this router id is kept, as Retention; None: all. The oldest
-                  go first. Each has a `file_deleted` event before it is deleted, and is reported.
-    max_file_s    so is one that was begun so many seconds ago; None: none is
-    fsync, is_compressed  as of FileTerms
+    max_file_bytes  a file that would become larger is closed and a new one begun.
+    max_files, max_bytes, max_age_s  the files of this router id that are kept, as in Retention; None: no limit. The
+                                     oldest are deleted first. Each has a `file_deleted` event before it is deleted, and
+                                     is reported.
+    max_file_s    a file begun this many seconds ago is closed and a new one begun; None: no limit
+    fsync, is_compressed  as in FileTerms
     signer        signs checkpoints and the end; None: nothing is signed
-    is_refusing_on_failure  whether `is_refusing` may be true
-    max_pending, max_pending_bytes  what the queue holds at most, in events and in bytes.
-    on_trouble    called once when writing begins to fail, once when it works again, for every file deleted. It runs on
-                  the writer thread (from `close` and from a `record` after it, on theirs): it must be thread-safe.
+    is_refusing_on_failure  True if `is_refusing` may be true
+    max_pending, max_pending_bytes  the limits of the queue, in events and in bytes.
+    on_trouble    called once when writing begins to fail, once when it works again, and for every file deleted. It runs
+                  on the writer thread (or on the thread of `close`, or of a `record` after it), so it must be
+                  thread-safe.
     retry_s       first and longest pause between attempts while writing fails, in seconds.
     open_file     makes a new file and returns its descriptor.
-    Errors        OSError when the directory cannot be made or written to: a router that must audit must not start.
+    Errors        OSError if the directory cannot be made or written to: a router that must audit must not start.
 
-    Counters, readable at any time: `pending` queued events; `written` lines that are on disk, events_lost lines and
-    the log_closed line included; `lost` events that were given up.
+    Counters, readable at any time: `pending` queued events; `written` lines on disk, including the events_lost and
+    log_closed lines; `lost` events that were given up.
     """
 
     def __init__(
@@ -118,8 +120,8 @@ class AuditLog:
         self._lost = 0
         self._is_refusing_on_failure = is_refusing_on_failure
         self._is_failing = False  # the last attempt to write has failed
-        self._is_overrun = False  # the queue was full, and is not half empty yet
-        self._unmarked = 0  # of the lost, those no events_lost event speaks of yet
+        self._is_overrun = False  # the queue was full, and is not yet half empty
+        self._unmarked = 0  # lost events that no events_lost event covers yet
         self._has_recorded = False
         self._is_end_marked = False
         self._is_closing = False
@@ -138,18 +140,18 @@ class AuditLog:
         return "failing" if self._is_failing else "overrun" if self._is_overrun else "writing"
 
     def is_refusing(self) -> bool:
-        """Should nobody be let in, for want of a record?
+        """Returns True if no peer should be admitted, because denials could not be recorded.
 
-        Attack: whoever fills the disk, or makes it slow, is then denied things unseen.
+        Attack: a peer fills the disk, or makes it slow, so that its later denials leave no record.
         """
         return self._is_refusing_on_failure and (self._is_failing or self._is_overrun)
 
     def has_much_to_write(self) -> bool:
-        """Is the queue more than half full? A source that can wait with more should."""
+        """Returns True if the queue is more than half full. A source that can wait should then wait."""
         return self.pending > self._max_pending // 2
 
     def has_room(self) -> bool:
-        """Will the next events be kept? Not while some are being lost, nor shortly before.
+        """Returns True if the next events will be kept. False while events are being lost, and shortly before.
 
         Attack: a flood of denials takes the last room, so that the next action leaves no record.
         """
@@ -165,14 +167,14 @@ class AuditLog:
         return self._lost
 
     def record(self, event: AuditEvent, time_s: float | None = None) -> None:
-        """Queue one event. Never raises and never waits for the disk.
+        """Queues one event. Never raises and never waits for the disk.
 
-        time_s  its time, seconds since 1970 UTC; the clock's when None.
+        time_s  the time of the event, seconds since 1970 UTC; None: the clock's time.
         """
         is_late = has_overrun = False
         with self._changed:
-            # Within the lock: the log's own lines, which the writer thread numbers, must not come between a number and
-            # its place in the queue.
+            # Inside the lock, because the writer thread numbers the log's own lines. They must not come between a
+            # number and its place in the queue.
             line = self._lines.event(event, self._lines.next_number(), time_s)
             if self._is_closing:
                 self._lost += 1
@@ -192,14 +194,14 @@ class AuditLog:
             self._report("audit log: an event came after the log was closed and is lost")
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything recorded so far is on disk; false when it is not after `timeout_s`."""
+        """Waits until everything recorded so far is on disk. Returns False if that takes longer than `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._unmarked, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Write the pending events and stop. Takes no further events.
+        """Writes the pending events and stops. Later events are lost.
 
-        Returns  whether everything reached the disk. Events that did not are counted in `lost` and reported.
+        Returns  True if everything reached the disk. Other events are counted in `lost` and reported.
         """
         with self._changed:
             self._is_closing = True
@@ -207,7 +209,7 @@ class AuditLog:
         self._writer.join(timeout_s)
         with self._changed:
             self._is_closed = True
-            # The mark of the end is no event that could be missed: without it the end is not on record, which is so.
+            # The mark of the end is not counted as lost: without it the end is correctly not recorded.
             left, unmarked = len(self._queue) - (self._is_end_marked and bool(self._queue)), self._unmarked
             self._lost += left
             self._left_at_close += left + unmarked
@@ -235,7 +237,7 @@ class AuditLog:
         return ", and no connection is accepted until it works again" if self._is_refusing_on_failure else ""
 
     def _is_full(self, line: bytes) -> bool:
-        # Once one is lost all are, until the writer gets on: then one events_lost event marks the one gap.
+        # After one lost event all are lost until the writer continues. So one events_lost event marks the one gap.
         return (
             self._unmarked > 0
             or len(self._queue) >= self._max_pending
@@ -254,25 +256,25 @@ class AuditLog:
             self._append(self._lines.gap(lost))
 
     def _mark_end(self) -> None:
-        """Once, and only where there is something to end: a router that refused nobody leaves no file."""
+        """Queues the mark of the end, once and only if there are events: a router without refusals leaves no file."""
         if self._has_recorded and not self._is_end_marked:
             self._is_end_marked = True
             self._append(self._lines.end())
 
     def _mark_rests(self) -> None:
-        """Record what of the files is no part of the chain."""
+        """Records the ends of files that are no part of the chain."""
         rests, self._file.rests = self._file.rests, []
         for rest in rests:
             self._append(self._lines.rest(rest))
             self._has_recorded = True
 
     def _mark_checkpoint(self, *, is_last: bool = False) -> None:
-        """Have the lines on disk signed where it is time."""
+        """Makes a checkpoint for the lines on disk if it is due."""
         if self._signer is not None and self._checkpoints.take(time.monotonic(), is_last=is_last):
             self._append(self._lines.checkpoint())
 
     def _mark_deletions(self, surplus: Iterable[tuple[Path, DeletedFile]]) -> None:
-        """Record the files that are to be deleted; they are deleted once that is on disk."""
+        """Records the files to delete. Each is deleted when its record is on disk."""
         for path, file in surplus:
             self._append(self._lines.deletion(path, file))
             self._has_recorded = True
@@ -326,7 +328,7 @@ class AuditLog:
         self._file.close()
 
     def _next_batch(self) -> list[bytes] | None:
-        """Wait for lines. None: no more come."""
+        """Waits for lines and returns them, or None if no more lines come."""
         surplus: Iterable[tuple[Path, DeletedFile]] = ()
         while True:
             with self._changed:
@@ -338,11 +340,12 @@ class AuditLog:
                         self._mark_gap()
                     if not self._queue and self._is_closing:
                         self._mark_end()
-                        if not self._queue:  # a file was deleted for the mark
+                        if not self._queue:  # a file was deleted, so that a file can be begun for the mark
                             self._mark_checkpoint(is_last=True)
                     if not self._queue or self._is_closed:
                         return None
-                    # Only this thread removes lines (close() does, once it has given up): they stay valid unlocked.
+                    # Only this thread removes lines (and close(), after it has given up), so they stay valid without
+                    # the lock.
                     return [self._queue[i] for i in range(min(len(self._queue), MAX_BATCH_LINES))]
             self._file.on_time()
             if self._look_s is not None and time.monotonic() >= self._looked_at + self._look_s:
@@ -351,7 +354,7 @@ class AuditLog:
             surplus = self._file.take_surplus()
 
     def _idle_s(self) -> float | None:
-        """How long to wait for lines before there is something else to do; None: for as long as it takes."""
+        """Returns how long to wait for lines before other work is due; None: no limit."""
         now = time.monotonic()
         waits = [self._file.next_chore_s()]
         if self._look_s is not None:
@@ -362,7 +365,10 @@ class AuditLog:
         return max(0.0, min(due)) if due else None
 
     def _pause(self, pause_s: float) -> None:
-        """Wait before the next attempt; shorter when closing, whose caller has its own time limit."""
+        """Waits before the next attempt.
+
+        Waits less when closing, because the caller of close() has its own time limit.
+        """
         until = time.monotonic() + pause_s
         with self._changed:
             self._changed.wait_for(lambda: self._is_closing, pause_s)
@@ -374,18 +380,21 @@ class AuditLog:
         try:
             self._on_trouble(text)
         except Exception:
-            # A broken log callback must not end the writer thread; the counters still tell.
+            # A broken log callback must not end the writer thread. The counters still work.
             return
 
 
 def _prepare(directory: Path) -> None:
-    """Errors  OSError; its strerror says what would be right, its filename is the directory."""
+    """Makes the directory if it is missing, and checks it.
+
+    Errors  OSError; its strerror says what would be right, its filename is the directory.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_directory(directory)
 
 
 def check_directory(directory: Path) -> None:
-    """May the audit log be in this directory, or may the directory be made? Errors: as _prepare."""
+    """Checks that the audit log may use this directory, or that the directory may be made. Errors: as _prepare."""
     place = str(directory)
     if not os.path.lexists(directory):
         above = next(each for each in directory.absolute().parents if each.exists())

@@ -1,6 +1,6 @@
-"""Live addresses: the table they are found in by key, and how deliveries to them are treated.
+"""Live addresses: a table that finds them by key, and the treatment of deliveries to them.
 
-The meaning of a text is `policy.addressing`'s business. Sources: docs/spec/routing.md §3, §4.
+`policy.addressing` decides what a text means. Sources: docs/spec/routing.md §3, §4.
 """
 
 from collections import deque
@@ -21,42 +21,42 @@ Distribution = Literal["flood", "multicast", "closest", "balanced", "unavailable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """How deliveries to an address are handled: one `address` entity, or the router's default."""
+    """The handling of deliveries to an address: one `address` entity, or the router's default."""
 
     distribution: Distribution = "balanced"
     ingress_phase: int = 0
     egress_phase: int = 0
     priority: int = -1
-    has_fallback: bool = False  # it has a companion that gets what has nobody else
+    has_fallback: bool = False  # it has a companion that gets messages without another receiver
 
 
-# Of the addresses of link routes, which no message has: classes C and D of prefixes, E and F of patterns.
+# Classes of addresses of link routes, which no message has: C and D for prefixes, E and F for patterns.
 LINK_ROUTES: Final = "CDEF"
 LINK_BALANCED: Final = Treatment(distribution="linkBalanced")
 
-# Of the uplink of an edge router (network §2.2). No text names it.
+# The key of the uplink of an edge router (network §2.2). No text means it.
 UPLINK_KEY: Final = "L_edge"
-DOWN_CLASS: Final = "H"  # of what an interior has for its edges
-EVERY_CLASS: Final = "T"  # of what every router has
+DOWN_CLASS: Final = "H"  # the class of addresses that an interior has for its edges
+EVERY_CLASS: Final = "T"  # the class of addresses that every router has
 _FALLBACK_KEY: Final = f"M{chr(48 + FALLBACK_PHASE)}"
-_FOREIGN: Final = "RAH"  # the classes of what is another router's
+_FOREIGN: Final = "RAH"  # the classes of addresses that belong to another router
 
-_PLAIN: Final = Treatment()  # of addresses that are no mobile ones
+_PLAIN: Final = Treatment()  # for addresses that are not mobile
 _FALLBACK: Final = Treatment(ingress_phase=FALLBACK_PHASE, egress_phase=FALLBACK_PHASE)
-_OF_ROUTER: Final = Treatment(distribution="closest")  # of what is another router's, whatever its name there
-_OF_ALL: Final = Treatment(distribution="multicast")  # of what every router has
+_OF_ROUTER: Final = Treatment(distribution="closest")  # for addresses of another router, whatever the name there
+_OF_ALL: Final = Treatment(distribution="multicast")  # for addresses that every router has
 
 
 class Subscriber(Protocol):
-    """An in-process consumer. Called with the whole encoded message; it is accepted by then.
+    """An in-process consumer. It gets the whole encoded message, which is already accepted.
 
-    Returns True where the sender gets its credit back with the answer (`Core.send`), and not now.
+    Returns True if the sender gets its credit back with the answer (`Core.send`), and not now.
     """
 
     def __call__(self, payload: bytes, link: InLink) -> bool | None: ...
 
 
-# Gives a message in the buffer, of so many bytes, to receivers of an address.
+# Gives a message in the buffer, with its size in bytes, to receivers of an address.
 Forward = Callable[[InLink, "LiveAddress", Handle, int], None]
 
 
@@ -64,14 +64,17 @@ class Far(Protocol):
     """Chooses among local receivers and other routers (router.core.transit)."""
 
     def hops(self, address: "LiveAddress", link: InLink | None, size: int, /, *, is_streamed: bool) -> list[OutLink]:
-        """The links for one message, which is in the buffer; link  that it came on, None: this router's own."""
+        """Returns the links for one message, which is in the buffer.
+
+        link  the link that the message arrived on; None: it is this router's own
+        """
         ...
 
 
 class Distributor(Protocol):
     """The exchange of an address (router.core.exchanges).
 
-    base  forwards as without it
+    base  forwards as if there were no exchange
     """
 
     base: Forward
@@ -79,22 +82,25 @@ class Distributor(Protocol):
     @property
     def forward(self) -> Forward: ...
     def copies(self, link: InLink, size: int, /, *, is_streamed: bool) -> list[tuple[OutLink, bytes]] | None:
-        """Who gets the message in the buffer, and what each gets of it. None: it goes as without the exchange."""
+        """Returns the receivers of the message in the buffer, each with its payload.
+
+        None: forward as without the exchange.
+        """
         ...
 
 
 class LiveAddress:
-    """A live address: its senders and its destinations. Exists while anything refers to it.
+    """A live address: its senders and its destinations. It exists while anything refers to it.
 
     remotes      routers that are destinations
-    sole         the only one of them; None: there is none, or there are more
-    far          chooses among all; None while there are no remotes, so that nobody asks
+    sole         the only one of these routers; None: there is none, or there are several
+    far          chooses among all destinations; None while there are no remotes
     ways         to other routers, by the tag of the connection
     edges        receivers on connections between an edge and an interior, by connection
-    exchange     copies its messages to other addresses; None: there is none
-    fallback     its companion, which gets what has nobody here; None: it has none
-    main         of a companion: the address that it is for
-    beyond       of an address of every router: where the others are; None: it is none
+    exchange     copies its messages to other addresses; None: there is no exchange
+    fallback     its companion, which gets messages that have no other receiver here; None: it has none
+    main         for a companion: the address that it belongs to
+    beyond       for an address that every router has: the other routers; None: it is no such address
     redirected   messages that went to the companion
     containers   connections that serve a link route here
     """
@@ -125,14 +131,15 @@ class LiveAddress:
         "transit",
         "ways",
     )
-    is_control = False  # of the routing protocol: what a client sends there is released (router.core.control_addresses)
+    # For addresses of the routing protocol: clients' messages to them are released (core.control_addresses).
+    is_control = False
     beyond: "Beyond | None" = None
 
     def __init__(self, key: str, treatment: Treatment, forward: Forward) -> None:
         self.key = key
         self.distribution: Distribution = treatment.distribution
         self.priority = treatment.priority
-        # The link that the router made it up for, while that is there: the address belongs to its connection.
+        # The link that the router made the address for, while it exists: the address belongs to its connection.
         self.made_by: InLink | OutLink | None = None
         self.in_links: dict[InLink, None] = {}  # in their order
         self.out_links: deque[OutLink] = deque()
@@ -148,9 +155,9 @@ class LiveAddress:
         self.fallback: LiveAddress | None = None
         self.main: LiveAddress | None = None
         self.redirected = 0
-        self.holders = 0  # auto links, link routes, exchanges: it is there with them, even without containers
+        self.holders = 0  # auto links, link routes and exchanges: they keep the address, even without containers
         self.containers = 0
-        # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
+        # Deliveries of links that are gone, and of anonymous links. The others are the sums over the live links.
         self.retired_ingress = 0
         self.retired_egress = 0
         self.delivered_in_process = 0
@@ -158,12 +165,12 @@ class LiveAddress:
 
     @property
     def has_own_path(self) -> bool:
-        """Somebody could be given a delivery who is not its fallback destination."""
+        """True if there is a receiver other than the fallback destination."""
         return bool(self.out_links or self.subscribers or self.remotes or self.exchange)
 
     @property
     def has_path(self) -> bool:
-        """Somebody could be given a delivery."""
+        """True if there is a receiver, or a fallback destination with a receiver."""
         return self.has_own_path or (self.fallback is not None and self.fallback.has_own_path)
 
     @property
@@ -172,13 +179,16 @@ class LiveAddress:
 
     @property
     def partner(self) -> "LiveAddress | None":
-        """Of an address and its fallback destination the other: both are there as long as one is used."""
+        """The fallback destination of an address, or the address of a fallback destination.
+
+        Both exist while one is used.
+        """
         return self.fallback if self.fallback is not None else self.main
 
     def drain_containers(self) -> None:
-        """The last receiver may have gone: containers are to send nothing more that nobody wants.
+        """Drains containers if the last receiver may be gone: they must send nothing more that has no receiver.
 
-        Clients are not drained: those that send then learn that nobody receives.
+        Clients are not drained: if they send, they learn that there is no receiver.
         """
         if not self.has_path:
             for link in self.in_links:
@@ -197,13 +207,16 @@ class LiveAddress:
 
     @property
     def outstanding(self) -> dict[int, int]:
-        """Balanced messages without an outcome, by the tag of the connection they left on. None of another address."""
+        """Balanced messages without an outcome, by the tag of the connection that they left on.
+
+        Empty for other addresses.
+        """
         ways = self.ways if self.distribution == "balanced" else {}
         return {tag: way.count for tag, way in ways.items() if way.count}
 
     @property
     def receiver_count(self) -> int:
-        """The links here that its messages leave by."""
+        """The number of links here that its messages leave by."""
         return len(self.out_links)
 
     @property
@@ -216,11 +229,11 @@ class LiveAddress:
 
 
 class Beyond:
-    """The other routers, as the addresses that every router has see them: any may have receivers, and none says so.
+    """The other routers, as destinations of addresses that every router has. They do not announce their receivers.
 
-    remotes  other interiors, of an interior
-    links    of an interior those to its edges; of an edge the one to its interior
-    on_first  called when there is another router, and was none
+    remotes  the other interiors, on an interior router
+    links    on an interior the links to its edges; on an edge the link to its interior
+    on_first  called when the first other router is added
     """
 
     __slots__ = ("links", "on_first", "remotes")
@@ -244,7 +257,10 @@ class Beyond:
         return bool(self.remotes or self.links)
 
     def elsewhere(self, link: InLink | None) -> list[OutLink]:
-        """The links for a message, but for those on the connection that it came by. link  as for Far.hops"""
+        """Returns the links for a message, except those on the connection that it arrived on.
+
+        link  as for Far.hops
+        """
         return [out for out in self.links if link is None or out.attachment is not link.attachment]
 
 
@@ -269,14 +285,17 @@ class EveryRouters(LiveAddress):
 
 
 class AddressTable:
-    """Key → LiveAddress.
+    """The table of live addresses, by key.
 
     beyond       the other routers
-    every        the addresses that every router has, as far as they are in use here
+    every        the addresses that every router has, if they are in use here
     """
 
     def __init__(self, treatment_of: Callable[[str], Treatment], forward: Mapping[Distribution, Forward]) -> None:
-        """treatment_of  (name) → its treatment, by the configured prefixes and patterns"""
+        """Makes an empty table.
+
+        treatment_of  (name) → its treatment, by the configured prefixes and patterns
+        """
         self.treatment_of = treatment_of
         self._forward = forward
         self._far: tuple[Far, Mapping[Distribution, Forward]] | None = None
@@ -284,7 +303,8 @@ class AddressTable:
         self.addresses: dict[str, LiveAddress] = {}
         self.beyond = Beyond()
         self.every: dict[str, EveryRouters] = {}
-        # Stands for those of them that nobody uses here: other routers may.
+        # A placeholder for addresses that no link on this router uses. Other routers may use them, so messages to them
+        # are still forwarded.
         self._passing = self._every_routers(EVERY_CLASS)
 
     def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
@@ -297,7 +317,10 @@ class AddressTable:
         return EveryRouters(key, _OF_ALL, self._forward[_OF_ALL.distribution], self.beyond)
 
     def _key_in(self, address: Address, phase: int) -> str:
-        """On an edge router all that is another router's is reached by the uplink. Policy judges what it is."""
+        """Returns the key of the address. On an edge router the uplink leads to all addresses of other routers.
+
+        Policy checks the address itself.
+        """
         return UPLINK_KEY if self._is_edge and address.key[0] in _FOREIGN else address.key_in(phase)
 
     def treatment(self, address: Address) -> Treatment:
@@ -308,7 +331,7 @@ class AddressTable:
         return _OF_ROUTER if address.key[0] == "R" else _PLAIN
 
     def in_phase(self, address: Address, phase: int | None) -> Treatment | None:
-        """The treatment that binds to this phase; None where none is asked for."""
+        """Returns the treatment that binds to this phase, or None if no phase is given."""
         if phase is None:
             return None
         if phase == FALLBACK_PHASE:
@@ -316,7 +339,7 @@ class AddressTable:
         return replace(self.treatment(address), ingress_phase=phase, egress_phase=phase)
 
     def hold(self, address: Address, phase: int) -> LiveAddress:
-        """An auto link or an exchange serves the address in this phase: it is there, and available, until `let_go`."""
+        """Keeps the address available in this phase until `let_go`, because an auto link or an exchange serves it."""
         treatment = self.in_phase(address, phase)
         assert treatment is not None
         if treatment.distribution == "unavailable":
@@ -332,7 +355,7 @@ class AddressTable:
             self.discard_unused(live)
 
     def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
-        """The key that a link to the address is bound to: of a sender, or of a receiver.
+        """Returns the key that a link to the address is bound to: as a sender (is_ingress) or as a receiver.
 
         treatment  as for obtain
         """
@@ -340,7 +363,7 @@ class AddressTable:
         return self._key_in(address, treatment.ingress_phase if is_ingress else treatment.egress_phase)
 
     def obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
-        """The live address, created when there is none.
+        """Returns the live address. Creates it if there is none.
 
         treatment  the one to use; None for the configured one
         """
@@ -351,7 +374,7 @@ class AddressTable:
         return live
 
     def make(self, key: str, treatment: Treatment) -> LiveAddress:
-        """An address that there is not yet."""
+        """Makes an address that does not exist yet."""
         if key[0] == EVERY_CLASS:
             every = self.addresses[key] = self.every[key] = self._every_routers(key)
             self.choose_forward(every)
@@ -364,7 +387,7 @@ class AddressTable:
         return live
 
     def _pair(self, live: LiveAddress, treatment: Treatment) -> None:
-        """An address that has a fallback destination and the destination are made together, whichever is first."""
+        """Connects an address and its fallback destination. Both are made together, whichever is needed first."""
         kind, name = live.key[:2], live.key[2:]
         if kind == "M0" and treatment.has_fallback:
             live.fallback = self.addresses.get(f"{_FALLBACK_KEY}{name}") or self.make(
@@ -377,17 +400,19 @@ class AddressTable:
                 self.make(f"M0{name}", configured)
 
     def reach_far(self, far: Far, forward: Mapping[Distribution, Forward], *, is_edge: bool = False) -> None:
-        """From now on addresses may have remote destinations; their senders' messages go by `forward`.
+        """Allows addresses to have remote destinations. The messages of their senders are then forwarded by `forward`.
 
-        is_edge  this router is an edge: messages may go to its uplink, whoever receives them here
+        is_edge  True if this router is an edge: messages may go to its uplink in addition to receivers here
         """
         self._far = far, forward
         self._is_edge = is_edge
         self.choose_forward(self._passing)
 
     def choose_forward(self, address: LiveAddress) -> None:
-        """The address has its first remote destination, or its first receiver on a connection between an edge and an
-        interior, or none of them any more; or an exchange, or none: its senders' links follow.
+        """Chooses `forward` again, and gives it to the links of the senders.
+
+        Called when the address gets its first remote destination or exchange, or loses its last. Also called for the
+        first and last receiver on a connection between an edge and an interior.
         """
         if address.is_control:
             return
@@ -403,7 +428,7 @@ class AddressTable:
             link.wire.forward_by(address.forward)
 
     def bound(self, link: Link) -> LiveAddress | None:
-        """The live address that an open link is bound to; None for an anonymous one."""
+        """Returns the live address that an open link is bound to, or None for an anonymous link."""
         return self.addresses.get(link.address.key) if link.address is not None else None
 
     def discard_unused(self, address: LiveAddress) -> None:

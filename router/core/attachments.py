@@ -12,18 +12,18 @@ from router.core.pacing import Pacing
 from router.core.ports import Engine
 from router.core.work import FULL_BUFFER_BYTES, Work
 
-# By so many bytes the account may be wrong about reply addresses.
+# The account may differ by this number of bytes for reply addresses.
 _REPLIES_STEP_BYTES: Final = 16 * 1024
-# What a level that is over its limit costs a connection.
+# What happens to a connection if a level is over its limit.
 BudgetStep = Literal["held_back", "not_sent_to", "not_kept", "closed"]
 
 
 def _say_nothing(_level: Level, _step: BudgetStep) -> None:
-    """Nobody is told of the steps."""
+    """Reports no step: the default."""
 
 
 class Attachment:
-    """One connection, as the core sees it."""
+    """One connection, as the core uses it."""
 
     __slots__ = (
         *("can_drain", "capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge"),
@@ -55,7 +55,9 @@ class Attachment:
         host: str = "",
         role: str = "normal",
     ) -> None:
-        """host  the peer's address
+        """Charges for the connection.
+
+        host  the peer's address
         role  of the listener or connector
         """
         self.connection_id = connection_id
@@ -66,20 +68,20 @@ class Attachment:
         self.is_trunk = role == "inter-router"
         self.is_neighbour = self.is_edge or self.is_trunk
         self.can_drain = True  # its links may be asked to give up their credit
-        self.vouches = False  # it is a router that judges the reply-tos of its clients
+        self.vouches = False  # the peer is a router that checks the reply-tos of its clients
         self.is_blocked = False  # the socket takes no more for now
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()
-        self.pacing: Pacing | None = None  # what the connection may send in a second, if that is limited
-        self.unsent_bytes: Callable[[], int] = lambda: 0  # that wait for a blocked socket
-        self.held_back_count = 0  # how often its senders had to wait for that
+        self.pacing: Pacing | None = None  # limits what the connection may send in a second
+        self.unsent_bytes: Callable[[], int] = lambda: 0  # bytes that wait for a blocked socket
+        self.held_back_count = 0  # how often a rate made its senders wait
         levels = budgets.levels_for(f"C{connection_id}", host, is_neighbour=self.is_neighbour)
         self.account = Account(budgets, self, levels, is_neighbour=self.is_neighbour)
-        self.is_crowded = False  # its receivers get nothing before they have read and settled some
+        self.is_crowded = False  # its receivers get nothing until they have read and settled some
         self.on_budget: Callable[[Level, BudgetStep], None] = _say_nothing
         self._has_full_buffer = False
         self._reply_bytes = self._route_bytes = 0
-        self._was_crowded = False  # its receivers have not been told that they may have more
+        self._was_crowded = False  # its receivers do not yet know that they may get more
         self._work = work
         self.account.charge_connection()
 
@@ -92,20 +94,20 @@ class Attachment:
             self.out_links.discard(link)
 
     def count_blocked(self, *, is_blocked: bool) -> None:
-        """Charge for what the socket's buffer holds while it is full."""
+        """Charges for what the socket's buffer holds while it is full."""
         if is_blocked is not self._has_full_buffer:
             self._has_full_buffer = is_blocked
             self.account.wait(FULL_BUFFER_BYTES if is_blocked else -FULL_BUFFER_BYTES)
 
     def hold_routes(self, size: int) -> None:
-        """The peer has made link routes for itself that take `size` bytes more; fewer, where it is negative."""
+        """Adds `size` bytes of link routes that the peer has made for itself. A negative `size` removes bytes."""
         self._route_bytes += size
         self.account.charge(size)
 
     def hold_replies(self, size: int) -> None:
-        """The reply addresses of messages that it received take `size` bytes now.
+        """Sets the bytes that the reply addresses of received messages take.
 
-        They are beside its own budget and its user's: others sent them.
+        They do not reduce its own budget or its user's, because other peers sent them.
         """
         more = size - self._reply_bytes
         if not size or not -_REPLIES_STEP_BYTES < more < _REPLIES_STEP_BYTES:
@@ -113,7 +115,7 @@ class Attachment:
             self.account.keep(more)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Removes all charges, because the connection is gone."""
         self.count_blocked(is_blocked=False)
         self.hold_routes(-self._route_bytes)
         self.hold_replies(0)
@@ -141,7 +143,7 @@ class Attachment:
             self._work.relieved[self] = None
 
     def refuse_to_keep(self, level: Level) -> None:
-        """A message from another router may not wait for its receivers."""
+        """Reports that a message from another router may not wait for its receivers."""
         self.on_budget(level, "not_kept")
 
     def exhaust(self, level: Level) -> None:

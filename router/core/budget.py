@@ -1,15 +1,15 @@
-"""Byte budgets: what the router holds on somebody's behalf, and how much of it he may have.
+"""Byte budgets: limit how many bytes the router holds for each peer.
 
-Everything that stays in memory because of a peer is charged to the account of its connection, and with it to the levels
-above: the peer's user, its host and the router. A charge says how many bytes; what is given back is a negative one.
+Everything that stays in memory because of a peer is charged to the account of its connection, and to the levels above:
+the peer's user, its host and the router. A charge is a number of bytes. A negative charge returns bytes.
 
-A level that is over its limit costs those alone who have more than their share of it, by steps:
-  1. senders are held back: nothing of theirs is taken from the engine, and they get no credit
-  2. new sessions and links are refused
-  3. past the last step above the limit, the connection that has most is closed
+If a level is over its limit, this affects only those that have more than their share of it, in steps:
+1. senders are held back: nothing is taken from the engine for them, and they get no credit
+2. new sessions and links are refused
+3. past the last step above the limit, the connection that holds most is closed
 
-Attack: messages to a receiver that grants no credit, links and sessions without end, a receiver that does not read or
-does not settle. Each filled the memory of the router, whoever sent. Source: docs/security.md, byte budgets.
+Attack: messages to a receiver that grants no credit, endless sessions and links, or a receiver that does not read or
+settle. Each filled the router's memory, whichever peer sent. Source: docs/security.md, byte budgets.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from router.core.weights import COPIES, LARGE_BYTES
 Kind = Literal["link", "connection", "user", "host", "router"]
 BUDGET_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
-# A delivery in flight, beside its payload: the engine's object on both sides and the core's record.
+# A delivery in flight, without its payload: the engine's objects on both sides and the core's record.
 RECORD_BYTES: Final = 2048
-# An open connection: its engine, its layers and its buffers, those of TLS among them.
+# An open connection: its engine, its layers and its buffers, including those of TLS.
 CONNECTION_BYTES: Final = 32 * 1024
 MIB: Final = 1024 * 1024
-# Where memory is short, connections that hold less are not closed: that would help nobody.
+# If memory is short, connections that hold less than this are not closed: closing them would not help.
 SHEDS_BYTES: Final = MIB
 MAX_SESSION_BYTES: Final = 2**31 - 1
 MAX_ADDRESS_BYTES: Final = 2**63
@@ -34,7 +34,7 @@ MAX_ADDRESS_BYTES: Final = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes that may be held for each link, connection, user, host, and in all. 0: no limit."""
+    """The bytes that may be held for each link, connection, user and host, and by the router. 0 means no limit."""
 
     link: int = 16 * MIB
     connection: int = 64 * MIB
@@ -44,12 +44,15 @@ class Limits:
 
     @property
     def routers_login(self) -> int:
-        """Of one login of routers, for each of its connections: one user that has all he may cannot fill it."""
+        """The limit of one login of routers, for each of its connections.
+
+        One user with all its bytes cannot fill it.
+        """
         return 2 * self.user
 
     @property
     def neighbour(self) -> int:
-        """Of a connection to another router."""
+        """The limit of a connection to another router."""
         return self.routers_login or self.connection
 
 
@@ -60,19 +63,19 @@ class Party(Protocol):
     """The connection that an account belongs to."""
 
     def hold_back(self, level: "Level", /) -> None:
-        """Take nothing more from its senders."""
+        """Takes nothing more from the connection's senders."""
         ...
 
     def let_go(self) -> None:
-        """Its senders may go on."""
+        """Lets the connection's senders continue."""
         ...
 
     def crowd(self, *, is_crowded: bool) -> None:
-        """Its receivers have too much that they neither read nor settle; or no longer."""
+        """Notes that the connection's receivers have, or no longer have, too much that they neither read nor settle."""
         ...
 
     def exhaust(self, level: "Level", /) -> None:
-        """Close it: a level is far over its limit, and nobody has more."""
+        """Closes the connection: a level is far over its limit, and no other connection holds more."""
         ...
 
 
@@ -91,11 +94,11 @@ _NOBODY: Final = _Nobody()
 class Level:
     """All that is held for one connection, one user, one host, or by the router.
 
-    limit   bytes; 0: none
+    limit   bytes; 0: no limit
     held    bytes, at present
-    peak    the most that was held
-    leaving of the bytes held: those of connections that are closed, which closing another does not free
-    wide    so much of the limit is for bytes that are held beside its budget
+    peak    the largest number of bytes that was held
+    leaving the part of `held` that belongs to closed connections, which closing another connection does not free
+    wide    the part of `limit` for bytes that are held in addition to the budget
     """
 
     __slots__ = (
@@ -118,14 +121,15 @@ class Level:
         self.name = name
         self.limit = limit
         self.held = self.peak = self.leaving = self.wide = 0
-        self.using = 0  # accounts that hold something
+        self.using = 0  # the number of accounts that hold something
         self.accounts: dict[Account, None] = {}
         self.held_back: dict[Account, None] = {}
-        self._resume = limit - limit // 8  # where those that were held back go on
-        self._last = 2 * limit if kind == "connection" else limit + limit // 4  # the last step
+        self._resume = limit - limit // 8  # senders that were held back continue below this
+        # The last step: above this a connection is closed.
+        self._last = 2 * limit if kind == "connection" else limit + limit // 4
 
     def take(self, account: "Account", size: int) -> None:
-        """`account` holds `size` bytes more. It has added them to its own."""
+        """Adds `size` bytes that `account` holds. The account has already added them to its own count."""
         held = self.held = self.held + size
         if held > self.peak:
             self.peak = held
@@ -133,7 +137,7 @@ class Level:
             self._over(account)
 
     def give(self, size: int) -> None:
-        """`size` bytes are free again."""
+        """Removes `size` bytes, which are free again."""
         self.held -= size
         if self.held_back and self.held <= self._resume:
             held_back, self.held_back = self.held_back, {}
@@ -141,7 +145,7 @@ class Level:
                 account.leave_behind(self)
 
     def widen(self, size: int) -> None:
-        """The limit, if there is one, is `size` bytes more."""
+        """Increases the limit by `size` bytes, if there is a limit."""
         if self.limit:
             self.limit += size
             self._resume += size
@@ -149,15 +153,15 @@ class Level:
             self.wide += size
 
     def grow(self, size: int) -> None:
-        """As `widen`, for one connection more, or fewer."""
+        """Changes the limit like `widen`, but for one connection more or fewer."""
         if self.limit:
             self.widen(size)
             self.wide -= size
 
     def room_for(self, account: "Account") -> int:
-        """Bytes that an account may add at its leisure: up to three quarters of the limit, or to its share of it.
+        """Returns the bytes that an account may add without need: three quarters of the limit, or its share.
 
-        Attack: somebody fills three quarters, so that there is no room for what others may have.
+        Attack: one peer fills three quarters, so that there is no room for the shares of the other peers.
         """
         user, limit = account.user, self.limit - self.wide
         if self.kind == "router" and user is not None:
@@ -174,9 +178,9 @@ class Level:
             self._close(max((each for each in self.accounts if each.is_open), key=self._weight))
 
     def shed(self) -> "Account | None":
-        """Close the connection that holds most, as past the last step: memory is short. Returns its account.
+        """Closes the connection that holds most, because memory is short. Returns its account.
 
-        None: nobody holds what would help.
+        Returns None if no connection holds enough to help.
         """
         held_much = (each for each in self.accounts if each.is_open and each.held >= SHEDS_BYTES)
         greatest = max(held_much, key=self._weight, default=None)
@@ -189,10 +193,12 @@ class Level:
         account.party.exhaust(self)
 
     def _has_more_than_its_share(self, account: "Account") -> bool:
-        """Of the router's bytes users have shares, of the others' connections, once what gone ones left is taken off.
+        """Returns True if the account holds more than its share. On the router level, shares are for users, else for
+        connections.
 
-        Attacks: one user's ten thousand connections, so that what each of another's holds is more than a share; a
-        connection that sends its share and goes, again and again.
+        The shares leave out bytes of connections that are gone. Attacks: one user's ten thousand connections, so that
+        each connection of another user holds more than a share; a connection that sends its share and closes,
+        repeatedly.
         """
         user = account.user
         if self.kind != "router" or user is None:
@@ -202,19 +208,19 @@ class Level:
         return user.held > share and account.held * user.using > share - user.leaving
 
     def _weight(self, account: "Account") -> tuple[int, int]:
-        """The greatest goes first: of the user that holds most, the connection that does."""
+        """Returns the key for choosing what to close: the user that holds most, then its connection that holds most."""
         return account.user.held if account.user is not None else 0, account.held
 
 
 class Account:
-    """What is held on behalf of one connection.
+    """The bytes that are held for one connection.
 
-    held      bytes, of every sort
-    base      of these, what the connection itself takes: who holds no more has no share of what is held
-    waiting   of these, what waits for its receivers to read or settle it
-    addresses of these, what the addresses of other routers take that it told of
-    kept      of these, what came from other routers and waits for its receivers
-    is_open   the connection can still be closed
+    held      bytes of every sort
+    base      the part of `held` for the connection itself. A connection that holds no more than this has no share
+    waiting   the part that waits for the connection's receivers to read or settle it
+    addresses the part for other routers' addresses that the connection announced
+    kept      the part that came from other routers and waits for the connection's receivers
+    is_open   True if the connection can still be closed
     link_limit  bytes of one sending link's messages that may wait; 0: no limit
     """
 
@@ -237,7 +243,11 @@ class Account:
     def __init__(
         self, budgets: "Budgets", party: Party, levels: tuple[Level, ...], *, is_neighbour: bool = False
     ) -> None:
-        """is_neighbour  the peer is a router: its links carry the messages of many, whom no limit of one may stop"""
+        """Joins the levels.
+
+        is_neighbour  True if the peer is a router: its links carry the messages of many users, which one link's limit
+                      must not stop
+        """
         self._budgets = budgets
         self._is_neighbour = is_neighbour
         self._limit = levels[0].limit
@@ -261,16 +271,17 @@ class Account:
         return self.levels[0]
 
     def count_users(self) -> int:
-        """How many users there are."""
+        """Returns the number of users."""
         return self._budgets.user_count
 
     def session_bytes(self, number: int) -> int:
-        """What the `number`th session of the connection may send before it is taken, at most.
+        """Returns how many bytes the `number`th session of the connection may send before they are taken, at most.
 
-        What was granted comes after the senders are held back, too: all of it has to fit under the last step.
+        Data within a granted window still arrives after the senders are held back. All of it must fit under the last
+        step.
 
-        A neighbour's first sessions have as much as each other. A window holds frames, whatever their size: one smaller
-        than the credit of a link would let a neighbour that is far away send no more in a round trip.
+        The first sessions of a neighbour have equal windows. A window counts frames of any size. If it were smaller
+        than the credit of a link, a distant neighbour could send no more in a round trip.
         """
         limits = [self._limit, *(level.limit for level in self.levels[1:])]
         least = min((limit for limit in limits if limit), default=0)
@@ -281,20 +292,23 @@ class Account:
         return least // (8 * number)
 
     def has_much_room(self) -> bool:
-        """Is every level less than half full? What need not be held is held only then."""
+        """Returns True if every level is less than half full.
+
+        Only then does the router hold bytes that it need not hold.
+        """
         return all(level.held * 2 < level.limit for level in self.levels if level.limit)
 
     def may_keep_more(self) -> bool:
-        """May more come of what its links have credit for and nobody takes, so that the session's others go on?
+        """Returns True if more data may arrive that its links do not take, so that other links continue.
 
-        Up to three quarters of its own limit, while the other levels are less than half full.
+        The limit is three quarters of its own level, while the other levels are less than half full.
         """
         own, *others = self.levels
         is_below = not own.limit or own.held * 4 < own.limit * 3
         return is_below and all(level.held * 2 < level.limit for level in others if level.limit)
 
     def join(self, level: Level) -> None:
-        """From now on, and for what it holds already, it is one of this level's."""
+        """Joins a level, with all bytes that it already holds."""
         self.levels = (*self.levels, level)
         level.accounts[self] = None
         if level.kind == "user":
@@ -305,17 +319,17 @@ class Account:
             level.take(self, self.held)
 
     def charge_connection(self) -> None:
-        """The connection is there, with all that it takes when nothing is said on it.
+        """Charges for the memory that an idle connection takes.
 
-        It comes out of the budgets of its user, its host and the router: its own is for what is held on it.
-        Attack: connections without end that say nothing. Each took 30 to 60 kB, charged to nobody.
+        This comes out of the budgets of its user, its host and the router. Its own budget is for what is held on it.
+        Attack: endless silent connections. Each took 30 to 60 kB, which no account paid for.
         """
         self.held = self.base = self._budgets.connection_bytes
         for level in self.levels[1:]:
             level.take(self, self.base)
 
     def charge(self, size: int) -> None:
-        """`size` bytes more are held; fewer, where it is negative."""
+        """Adds `size` bytes to what is held. A negative `size` returns bytes."""
         if not self.is_open:
             for level in self.levels:
                 level.leaving += size
@@ -337,22 +351,22 @@ class Account:
                 self._leave()
 
     def hold_addresses(self, size: int) -> None:
-        """The addresses of other routers that it told of take `size` bytes now.
+        """Sets the bytes that other routers' addresses take which the connection announced.
 
-        They come out of the budgets of its user, its host and the router. Its own is for messages: a neighbour that has
-        told of all it may tell of can still send.
+        They come out of the budgets of its user, its host and the router. Its own budget is for messages: a neighbour
+        that has announced as many addresses as it may can still send.
         """
         more = size - self.addresses
         self.addresses = size
         self._charge_others(more)
 
     def keep(self, size: int) -> None:
-        """`size` bytes more, or fewer, are held of what came from other routers for its receivers.
+        """Adds `size` bytes (may be negative) that came from other routers for its receivers.
 
-        They are beside its own budget and its user's.
+        They do not reduce its own budget or its user's budget.
 
-        Attack: messages from other routers to slow receivers of a user, by somebody else. They filled his budget: what
-        he sent was held back, and where he had many connections one of them was closed.
+        Attack: one user sends messages from other routers to another user's slow receivers. They filled the receiving
+        user's budget: that user's messages were held back, and one of many connections of that user was closed.
         """
         self.kept += size
         self.own.widen(size)
@@ -361,14 +375,14 @@ class Account:
         self.charge(size)
 
     def level_without_room(self, size: int) -> Level | None:
-        """The level, if there is one, that has no room to keep `size` bytes more."""
+        """Returns a level that has no room to keep `size` bytes more, or None."""
         for level in self.levels[1:]:
             if level.limit and level.room_for(self) < size:
                 return level
         return None
 
     def _charge_others(self, more: int) -> None:
-        """`more` bytes come out of the budgets of the user, the host and the router, not out of its own."""
+        """Charges `more` bytes to the budgets of the user, the host and the router, not to its own."""
         if more > 0:
             self.own.widen(more)
         self.charge(more)
@@ -376,11 +390,11 @@ class Account:
             self.own.widen(more)
 
     def room_for_addresses(self) -> int:
-        """Bytes that addresses may take which it tells of from now on, or the others are left out."""
+        """Returns the bytes that newly announced addresses may take. The router leaves out addresses that need more."""
         return min((level.room_for(self) for level in self.levels[1:] if level.limit), default=MAX_ADDRESS_BYTES)
 
     def wait(self, size: int) -> None:
-        """As `charge`, of what its receivers have to read or settle."""
+        """Does the same as `charge`, for bytes that its receivers have to read or settle."""
         self.waiting += size
         self.charge(size)
         limit = self._limit
@@ -398,14 +412,14 @@ class Account:
             self.party.let_go()
 
     def shut(self) -> None:
-        """The connection is about to go: closing it again would free nothing."""
+        """Notes that the connection is about to close: closing it again would free nothing."""
         if self.is_open:
             self.is_open = False
             for level in self.levels:
                 level.leaving += self.held
 
     def close(self) -> None:
-        """The connection is gone. What is still held for it goes on to be counted."""
+        """Notes that the connection is gone. Bytes that are still held for it continue to count."""
         self.shut()
         self.party = _NOBODY
         base, self.base = self.base, 0
@@ -429,43 +443,50 @@ class Account:
 
 
 class Payer(Protocol):
-    """Pays for what is held: a sender's link, a receiver's, or an account."""
+    """The account or link that pays for held bytes: a sender's link, a receiver's link, or an account."""
 
     def charge(self, size: int, /) -> None: ...
 
 
 class Charge:
-    """The bytes of one message that waits on one or more links: paid once, and a record for each.
+    """The bytes of one message that waits on one or more links. They are paid once, and each link pays for a record.
 
-    A large one's are here and in the engine's buffer, which stays as it is until the sender's delivery is settled.
+    The bytes of a large message are held here and in the engine's buffer, which keeps them until the sender's delivery
+    is settled.
 
-    size  bytes that the first link costs
+    size  bytes that the first link pays
     """
 
     __slots__ = ("_copies", "payer", "size")
 
     def __init__(self, payer: Payer, size: int) -> None:
-        """size  of the message"""
+        """Calculates the price.
+
+        size  bytes of the message
+        """
         self.payer = payer
         self.size = RECORD_BYTES + (size if size <= LARGE_BYTES else COPIES * size)
         self._copies = 0
 
     def take(self) -> None:
-        """One link more holds it."""
+        """Charges for one more link that holds the message."""
         self.payer.charge(RECORD_BYTES if self._copies else self.size)
         self._copies += 1
 
     def free(self) -> None:
-        """One link holds it no longer."""
+        """Returns the charge of one link that no longer holds the message."""
         self._copies -= 1
         self.payer.charge(-RECORD_BYTES if self._copies else -self.size)
 
 
 class Budgets:
-    """Every level that holds something."""
+    """All levels that hold something."""
 
     def __init__(self, limits: Limits, *, connection_bytes: int = CONNECTION_BYTES) -> None:
-        """connection_bytes  that each connection takes"""
+        """Makes the level of the router.
+
+        connection_bytes  bytes that each connection takes
+        """
         self.limits = limits
         self.connection_bytes = connection_bytes
         self.router = Level("router", "", limits.router)
@@ -473,11 +494,11 @@ class Budgets:
         self._hosts: dict[str, Level] = {}
 
     def levels_for(self, name: str, host: str, *, is_neighbour: bool = False) -> tuple[Level, ...]:
-        """The levels of a new connection, its own first. Its user's follows when that is known.
+        """Returns the levels of a new connection, its own first. The level of its user follows when the user is known.
 
         name  of the connection
         host  its address, without the port
-        is_neighbour  of a router, by which several users' messages are on their way
+        is_neighbour  True for a router, whose connection carries messages of several users
         """
         if host not in self._hosts:
             self._hosts[host] = Level("host", host, self.limits.host)
@@ -485,7 +506,10 @@ class Budgets:
         return Level("connection", name, own), self._hosts[host], self.router
 
     def user(self, name: str, *, is_neighbour: bool = False) -> Level:
-        """is_neighbour  as of levels_for: one connection more is there, which has as much as the others"""
+        """Returns the level of a user.
+
+        is_neighbour  as in levels_for. Each connection adds the same amount to the limit
+        """
         if is_neighbour:
             name = f"router {name}"
         level = self._users.get(name)
@@ -502,13 +526,13 @@ class Budgets:
         return len(self._users)
 
     def forget(self, level: Level) -> None:
-        """Nobody belongs to the level any more."""
+        """Removes a level that no account belongs to any more."""
         levels = {"user": self._users, "host": self._hosts}.get(level.kind)
         if levels is not None and levels.get(level.name) is level:
             del levels[level.name]
 
     def levels(self) -> Iterator[Level]:
-        """Every level there is: router, hosts, users, connections."""
+        """Iterates over all levels: router, hosts, users, connections."""
         yield self.router
         yield from self._hosts.values()
         yield from self._users.values()

@@ -1,7 +1,7 @@
-"""The routing protocol's own addresses. Their messages come and go by control links, and never by this table.
+"""The routing protocol's own addresses. Their messages use control links, and never this table.
 
-The table has them for what clients do: a client's message to one is released, and management lists them.
-Source: docs/spec/network.md §2.3.
+The table contains them for clients: a client's message to one is released, and management lists them. Source:
+docs/spec/network.md §2.3.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,10 @@ CONTROL_KEYS: Final = frozenset(_DISTRIBUTIONS)
 
 
 class ControlAddress(LiveAddress):
-    """carriers  the control links that its messages leave by"""
+    """An address of the routing protocol.
+
+    carriers  returns the number of control links that its messages leave by
+    """
 
     __slots__ = ("carriers",)
     is_control = True
@@ -31,7 +34,7 @@ class ControlAddress(LiveAddress):
     def __init__(self, key: str, carriers: Callable[[], int]) -> None:
         super().__init__(key, Treatment(distribution=_DISTRIBUTIONS[key]), _release)
         self.carriers = carriers
-        # So senders have credit, as for every consumer inside the router.
+        # A consumer inside the router gives senders credit.
         self.subscribers.append(_take_nothing)
 
     @property
@@ -40,7 +43,10 @@ class ControlAddress(LiveAddress):
 
 
 def add_control_addresses(table: AddressTable, hello_links: Callable[[], int]) -> None:
-    """Put them into the table. hello_links  counts the links that HELLO leaves by"""
+    """Adds these addresses to the table.
+
+    hello_links  returns the number of links that HELLO leaves by
+    """
     for key in _DISTRIBUTIONS:
         address = ControlAddress(key, hello_links if key == HELLO_KEY else lambda: 0)
         if key[0] == EVERY_CLASS:

@@ -1,7 +1,7 @@
-"""Routed links of transaction coordinators: which transactions a client may name on its other links.
+"""Routed links of transaction coordinators: they control which transactions a client may name on its other links.
 
-Attack: containers count their transactions up for each connection, and clients of the router share one. A client that
-named a number near its own had messages enlisted in, or discharged, the transaction of another.
+Attack: containers number their transactions for each connection, and clients of the router share one connection. A
+client that named a number near its own could add messages to, or discharge, another client's transaction.
 
 Sources: AMQP 1.0 §4.2 to §4.4; docs/spec/routing.md §9.1.
 """
@@ -15,13 +15,14 @@ from router.core.outcomes import DECLARED, UNKNOWN_TRANSACTION
 from router.core.routed import RoutedIn, RoutedOut, RoutedPath, forward_routed
 from router.values import Condition, Handle
 
-# Transactions that a client has open at one container. Attack: Declares without end, each of which is remembered.
+# The transactions that a client may have open at one container. Attack: endless Declares, each of which is remembered.
 MAX_OPEN: Final = 1024
-# The same of all clients of another router, or of an edge, which come on its one connection.
+# The same limit for all clients of another router or of an edge, which share one connection.
 MAX_OPEN_OF_NEIGHBOUR: Final = 65_536
-# An id that is longer than the state of a Transfer may be is named by none. Attack: a container's ids of a megabyte.
+# A longer id does not fit into the state of a Transfer, so no client can use it. Attack: a container's ids of a
+# megabyte.
 MAX_ID_BYTES: Final = 256
-# What one is charged for: its id, in two tables.
+# The charge for one transaction: its id, in two tables.
 TRANSACTION_BYTES: Final = 768
 TOO_MANY_OPEN: Final = Condition(
     name="amqp:resource-limit-exceeded", description="too many transactions are open on the connection"
@@ -30,22 +31,25 @@ TOO_LARGE: Final = Condition(
     name="amqp:not-implemented", description="a message to a coordinator is small and has no state"
 )
 
-# (a message to a coordinator) → the id that a Discharge names; None: it is a Declare; a Condition: it is neither.
+# (a message to a coordinator) → the id that a Discharge names; None for a Declare; a Condition for any other message.
 Read = Callable[[bytes], bytes | Condition | None]
 
 
 class Transactions:
     """The transactions that one peer has open at one container, on all of its coordinators' links.
 
-    A container may give two links the same id: those of two clients of another router, say.
+    A container may give two links the same id, for example if two clients of another router have these links.
     """
 
     __slots__ = ("_account", "_open", "limit", "paths")
 
     def __init__(self, account: Account, *, is_neighbours: bool) -> None:
-        """account  of the peer, which pays for them"""
+        """Sets up an empty set of transactions.
+
+        account  of the peer, which pays for them
+        """
         self._account = account
-        self._open: dict[bytes, int] = {}  # id → links that were given it
+        self._open: dict[bytes, int] = {}  # id → the number of links that got it
         self.limit = MAX_OPEN_OF_NEIGHBOUR if is_neighbours else MAX_OPEN
         self.paths: dict[CoordinatorPath, None] = {}
 
@@ -67,7 +71,7 @@ class Transactions:
 
 
 class CoordinatorPath(RoutedPath):
-    """The way to a coordinator. A transaction is over when its Discharge goes on, or the link ends.
+    """The path to a coordinator. A transaction ends when its Discharge is forwarded, or when the link ends.
 
     The container may give the id to another client as soon as it has the Discharge.
     """
@@ -91,14 +95,17 @@ class CoordinatorPath(RoutedPath):
         transactions.paths[self] = None
 
     def on_declared(self, name: bytes) -> None:
-        """The container has declared a transaction. What is beyond a limit is unknown here, and may not be named."""
+        """Records a transaction that the container has declared.
+
+        One beyond a limit is not recorded, and may not be named.
+        """
         has_room = len(self.transactions) < self.transactions.limit and len(name) <= MAX_ID_BYTES
         if has_room and name not in self._names:
             self._names.add(name)
             self.transactions.begin(name)
 
     def fault_of(self, request: bytes | Condition | None) -> Condition | None:
-        """Returns the error for a request that does not go on; None if it does."""
+        """Returns the error for a request that is refused, or None if it is forwarded."""
         if isinstance(request, Condition):
             return request
         if request is not None:
@@ -111,14 +118,14 @@ class CoordinatorPath(RoutedPath):
         self.transactions.end(name)
 
     def let_go(self) -> None:
-        """The link is over, and its container rolls back what was not discharged."""
+        """Ends all transactions of a link that is over: its container rolls back those that were not discharged."""
         while self._names:
             self.transactions.end(self._names.pop())
         self.transactions.paths.pop(self, None)
 
 
 class CoordinatorOut(RoutedOut):
-    """The link on which requests go on to a coordinator, whose outcomes tell of the transactions."""
+    """The link on which requests go to a coordinator. The outcomes of these requests name the transactions."""
 
     __slots__ = ()
 
@@ -132,7 +139,7 @@ class CoordinatorOut(RoutedOut):
 
 
 def _forward_request(link: InLink, address: object, delivery: Handle, size: int) -> None:
-    """A message to a coordinator has come whole: it goes on if it names nothing of another client."""
+    """Forwards a complete message to a coordinator, unless it names a transaction of another client."""
     assert isinstance(address, CoordinatorPath)
     request = address.read(link.work.copy(size))
     fault = address.fault_of(request)
@@ -146,7 +153,7 @@ def _forward_request(link: InLink, address: object, delivery: Handle, size: int)
 
 
 def _refuse_large(link: InLink, address: object, delivery: Handle, _size: int) -> None:
-    """A message to a coordinator that comes in parts, or has a state of its own."""
+    """Refuses a message to a coordinator that arrives in parts, or has a state of its own."""
     assert isinstance(address, CoordinatorPath)
     link.refuse(delivery, TOO_LARGE)
     address.relay_credit()

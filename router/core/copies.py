@@ -1,10 +1,11 @@
-"""The copies of one multicast message, of which its sender learns one outcome (routing §7.3).
+"""The copies of one multicast message. Its sender gets one outcome for all of them (routing §7.3).
 
-The sender gets the outcome when every copy has one: settled when every receiver has settled, else unsettled. From then
-on whoever settles first settles for all: the sender for the copies, or the last receiver for the sender.
+The sender gets the outcome when every copy has one. It is settled if every receiver has settled, else unsettled. After
+that, the first side to settle settles for all: the sender settles the copies, or the last receiver settles the sender's
+delivery.
 
-INVARIANT: `source` is looked at only while `wants_outcome` and the sender's link is open, and of a settled message only
-until its end has come. Afterwards the engine may have made another delivery of it.
+INVARIANT: `source` is used only while `wants_outcome` and the sender's link is open, and for a settled message only
+until its end has arrived. Later the engine may have used the object for another delivery.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,16 +17,18 @@ from router.values import Handle
 
 
 class Copy(Protocol):
-    """One whose receiver has given its outcome and has not settled."""
+    """A copy whose receiver has given its outcome and has not settled."""
 
     def settle(self) -> None: ...
 
 
 class Copies:
-    """unsettled      copies whose receivers have not settled, and are there
-    undecided      of these, copies without an outcome
-    outcome        of those that have one
-    wants_outcome  the sender waits: it has not settled first, and its delivery is not settled
+    """Counts the copies of one message, and merges their outcomes.
+
+    unsettled      existing copies whose receivers have not settled
+    undecided      the unsettled copies without an outcome
+    outcome        the merged outcome of the other copies
+    wants_outcome  True while the sender waits: it has not settled first, and its delivery is not settled
     """
 
     __slots__ = ("_decided", "link", "outcome", "since_s", "source", "undecided", "unsettled", "wants_outcome")
@@ -44,7 +47,7 @@ class Copies:
         return self.link
 
     def conclude(self, state: int) -> None:
-        """A copy without an outcome has this one now, and is settled or gone."""
+        """Gives this outcome to a copy without an outcome, which is settled or gone."""
         self.outcome = merge(self.outcome, state)
         self.unsettled -= 1
         self.undecided -= 1
@@ -52,7 +55,10 @@ class Copies:
             self._tell()
 
     def decide(self, copy: Copy, state: int) -> bool:
-        """The receiver of a copy gave its outcome and has not settled. False: nobody waits, so it is settled now."""
+        """Gives the outcome of a copy whose receiver has not settled. Returns False if it is settled now.
+
+        It is settled at once if the sender no longer waits.
+        """
         if not self.wants_outcome or not self.link.is_open:
             copy.settle()
             self.conclude(state)
@@ -68,7 +74,7 @@ class Copies:
         return True
 
     def on_settled(self, copy: Copy) -> None:
-        """The receiver of a copy that has its outcome has settled, or is gone."""
+        """Handles that the receiver of a copy with an outcome has settled, or is gone."""
         if self._decided is not None:
             self._decided.pop(copy, None)
         self.unsettled -= 1
@@ -76,7 +82,7 @@ class Copies:
             self._tell()
 
     def _tell(self) -> None:
-        """Every copy has its outcome."""
+        """Gives the sender the outcome, because every copy has one."""
         if not self.wants_outcome or not self.link.is_open:
             return
         if self.unsettled:
@@ -86,7 +92,7 @@ class Copies:
         self._end()
 
     def _end(self) -> None:
-        """Every copy is settled, too: so is the sender's delivery."""
+        """Settles the sender's delivery, because every copy is settled."""
         self.link.on_merged(self.source, self.since_s, self.outcome)
 
     def _stop_waiting(self) -> None:
@@ -95,9 +101,9 @@ class Copies:
             self.link.merging.pop(self.source, None)
 
     def on_sender_settled(self) -> None:
-        """It waits for nothing any more: the copies that have their outcome are settled.
+        """Settles the copies that have an outcome, because the sender has settled.
 
-        At once, so that no record of `source` outlives it.
+        This happens at once, so that no record of `source` exists longer than `source` itself.
         """
         if self.wants_outcome:
             if not self.undecided:
@@ -107,7 +113,7 @@ class Copies:
                 pass
 
     def settling(self) -> Iterator[None]:
-        """Settle the copies that have their outcome, one in each step."""
+        """Settles the copies that have their outcome, one in each step."""
         while self._decided:
             copy, _ = self._decided.popitem()
             copy.settle()
@@ -115,7 +121,7 @@ class Copies:
 
 
 class DecidedCopy:
-    """One copy of a whole message, in the place of its Copies from when its receiver has given the outcome."""
+    """One copy of a complete message. It replaces Copies as the Origin when its receiver has given the outcome."""
 
     __slots__ = ("_copies", "_outgoing", "_settle")
 
@@ -140,7 +146,7 @@ class DecidedCopy:
         self._copies.on_settled(self)
 
     def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
-        """The first outcome stands."""
+        """Ignores later states: the first outcome is final."""
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
         self._copies.on_settled(self)

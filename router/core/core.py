@@ -1,6 +1,6 @@
-"""The routing core: admits links that policy let pass, binds them to addresses, disposes of them when they go.
+"""The routing core: admits links that policy allows, binds them to addresses, and disposes of them when they end.
 
-Values in, calls out: it knows connections as `Attachment`s and links as the engine's wires, and asks nobody whether
+The core knows connections as `Attachment`s and links as the engine's wires. It never asks another part whether
 something is permitted. Sources: docs/spec/routing.md §3-§9.
 """
 
@@ -41,17 +41,17 @@ _FORWARD: Final[dict[Distribution, Forward]] = {
     "balanced": forward_balanced,
     "closest": forward_closest,
     "multicast": forward_multicast,
-    # A live address cannot be unavailable but through auto links, which make it balanced (routing §7.4).
+    # A live address can be unavailable only through auto links, which make it balanced (routing §7.4).
     "unavailable": forward_balanced,
-    "linkBalanced": forward_balanced,  # of no message: their addresses have other classes
+    "linkBalanced": forward_balanced,  # used for no message: addresses of link routes have other classes
 }
 CLOSEST: Final = Treatment(distribution="closest")
-# Of the addresses that the router makes, whatever is configured (routing §5.4).
+# The treatment of addresses that the router makes, independent of the configuration (routing §5.4).
 _QUEUE: Final = Treatment()
 _TOPIC: Final = Treatment(distribution="multicast")
 
 
-# Why a link cannot be bound (routing §5.6).
+# The errors for a link that cannot be bound (routing §5.6).
 NO_ROUTE = Condition(name="qd:no-route-to-dest", description="No route to the destination node")
 NOT_FOUND = Condition(name="amqp:not-found", description="Node not found")
 NO_COORDINATOR = Condition(
@@ -67,7 +67,7 @@ NO_ADDRESS = Condition(name="amqp:precondition-failed", description="Routing fai
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of links that are gone; what `router` shows is these plus the live links' own (`views.router_totals`)."""
+    """Counts of links that are gone. `router` shows these plus the counts of the live links (`views.router_totals`)."""
 
     ingress: int = 0
     egress: int = 0
@@ -88,7 +88,7 @@ class Totals:
         if isinstance(link, InLink):
             self.redirected += link.redirected
         if isinstance(link, DataInLink):
-            # Its messages entered the network elsewhere. Their outcomes pass here.
+            # Its messages entered the network at another router, but their outcomes pass here.
             self._add_outcomes(link)
             return
         if link.link_type != "endpoint":
@@ -130,8 +130,10 @@ class Core:
         clock: Callable[[], float],
         set_timer: SetTimer,
     ) -> None:
-        """clock  monotonic seconds
-        set_timer  replaces the deadline at which somebody is called; None: none
+        """Sets up an empty table of addresses.
+
+        clock  monotonic seconds
+        set_timer  replaces the deadline at which the core is called; None: no deadline
         """
         self.router_id = router_id
         self.work = work
@@ -143,31 +145,32 @@ class Core:
         self.receivers = Receivers(self)
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
-        self.network: Network | None = None  # of an interior router
-        self.uplink: Uplink | None = None  # of an edge router
-        # Called when an address has other senders or destinations than before.
+        self.network: Network | None = None  # only on an interior router
+        self.uplink: Uplink | None = None  # only on an edge router
+        # Called when the senders or destinations of an address have changed.
         self.on_changed: Callable[[LiveAddress], None] = lambda _address: None
         self._last_identity = 0
 
     def next_identity(self) -> int:
-        """One counter for links, addresses, routes and auto links (management §6.4)."""
+        """Returns the next number of one counter for links, addresses, routes and auto links (management §6.4)."""
         self._last_identity += 1
         return self._last_identity
 
     # Links
 
     def resolve(self, text: str, *, tenant: str | None = None) -> Address | Unclear:
-        """The address that `text` means here.
+        """Returns the address that `text` means here.
 
-        tenant  the peer's mobile addresses are in its address space
+        tenant  the address space of the peer's mobile addresses
         """
         address = resolve(text, router_id=self.router_id, tenant=tenant)
         return address if self.uplink is None else self.uplink.checked(address)
 
     def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """The owner of a dynamic address, by any spelling. None for addresses that have not the form of one.
+        """Returns whether a dynamic address belongs to this connection. None if it does not have the form of one.
 
-        A name whose link is gone is nobody's, and never comes again: it is another's to everybody.
+        All spellings of the address count. A name whose link is gone belongs to no connection and is never used again:
+        the result is "other" for every connection.
         """
         live = self.table.addresses.get(self.table.key(address, is_ingress=is_ingress))
         if live is not None and live.made_by is not None:
@@ -175,13 +178,13 @@ class Core:
         return "other" if address.is_dynamic else None
 
     def check_target(self, address: Address | None, *, is_coordinator: bool = False) -> Condition | None:
-        """May a sender attach to this target? (routing §5.2)"""
+        """Returns the error if a sender may not attach to this target, else None (routing §5.2)."""
         if is_coordinator:
             return NO_COORDINATOR
         return None if address is None else self._check_available(address)
 
     def check_source(self, address: Address | None) -> Condition | None:
-        """May a receiver attach to this source?"""
+        """Returns the error if a receiver may not attach to this source, else None."""
         if address is None or address.key[0] in "RAH":
             return NO_ROUTE
         return self._check_available(address)
@@ -193,7 +196,7 @@ class Core:
         return None
 
     def dynamic_address(self, *, is_source: bool) -> Address:
-        """A fresh address for a dynamic terminus (routing §5.4); `written` is the text for the peer."""
+        """Returns a new address for a dynamic terminus (routing §5.4). `written` is the text for the peer."""
         name = f"temp.{self.random_name()}"
         own = f"_topo/{AREA}/{self.router_id}" if self.uplink is None else f"_edge/{self.router_id}"
         text = f"amqp:/{own}/{name}" if is_source else f"amqp:/_${name}"
@@ -211,13 +214,13 @@ class Core:
         is_topic: bool = False,
         phase: int | None = None,
     ) -> InLink:
-        """Bind an admitted sender to its target; None makes it anonymous. Grants its credit.
+        """Binds an admitted sender to its target, or makes it anonymous if the target is None. Grants its credit.
 
-        is_dynamic  the address was made for this link
-        is_topic    and every receiver gets its copy; else one of them gets the message
-        phase       of the address, 0 to 9; None: the one that is configured for senders, or for receivers
-                    FALLBACK_PHASE: its messages go to the address, never to the fallback destination. Those of an
-                    edge router it has taken for the destination already
+        is_dynamic  True if the address was made for this link
+        is_topic    True if every receiver of a dynamic address gets a copy, False if one of them gets the message
+        phase       of the address, 0 to 9; None: the phase that is configured for senders, or for receivers.
+                    FALLBACK_PHASE: messages go to the address itself, never to the fallback destination. For an edge
+                    router it means that the edge has already chosen the fallback destination
         """
         link: InLink
         is_fallback = phase == FALLBACK_PHASE
@@ -257,7 +260,7 @@ class Core:
         is_topic: bool = False,
         phase: int | None = None,
     ) -> OutLink:
-        """Bind an admitted receiver to its source.
+        """Binds an admitted receiver to its source.
 
         is_dynamic, is_topic, phase  as for a sender
         """
@@ -274,7 +277,7 @@ class Core:
         return link
 
     def adopt(self, link: InLink | OutLink, attachment: Attachment) -> None:
-        """A link between routers, which is bound to no address."""
+        """Adds a link between routers, which is bound to no address."""
         if isinstance(link, InLink):
             if attachment.account.behind:
                 link.hold(OVER_BUDGET)
@@ -287,7 +290,7 @@ class Core:
         self.links[link.identity] = link
 
     def _receivers_of(self, address: LiveAddress) -> list[OutLink]:
-        """Where messages of the address may be."""
+        """Returns the links that may hold messages of the address."""
         is_plain = address.far is None and address.fallback is None and address.exchange is None
         return list(address.out_links) if is_plain else self.all_receivers()
 
@@ -301,7 +304,10 @@ class Core:
             self.grant_all(address.main)
 
     def remove_link(self, link: InLink | OutLink) -> None:
-        """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
+        """Removes a link that is gone, with or without Detach.
+
+        Disposes of every delivery on it (routing §9.3, §9.4).
+        """
         if link.identity not in self.links:
             return
         left: list[LiveAddress] = []
@@ -317,7 +323,7 @@ class Core:
         self.retired.add(link)
         link.attachment.forget(link)
         if isinstance(link, InLink):
-            link.wire.abort_stream()  # incomplete, and now for ever
+            link.wire.abort_stream()  # the message stays incomplete
             if link.merging:
                 self.work.begin(link.letting_go())
             address = self.table.bound(link)
@@ -336,9 +342,9 @@ class Core:
         link.release()
 
     def cut_off(self, links: Collection[OutLink]) -> None:
-        """From now on no message goes to any of these links. `remove_link` does the rest, perhaps much later.
+        """Stops sending messages to any of these links. `remove_link` does the rest, perhaps much later.
 
-        All at once, and quick: one look at each address, however many of its links go.
+        This is one quick step: each address is looked at once, even if many of its links are in `links`.
         """
         for link in links:
             if self.table.bound(link) is not None:
@@ -348,7 +354,7 @@ class Core:
             self.on_changed(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
-        """Set the rates of the connection from now on; its open links follow."""
+        """Sets the rates of the connection from now on, also for its open links."""
         pacing = attachment.pacing
         if rates == Rates():
             attachment.pacing = None
@@ -362,7 +368,7 @@ class Core:
                 pacing.adopt(link)
 
     def set_blocked(self, attachment: Attachment, *, is_blocked: bool) -> None:
-        """The socket's buffer is full, or has room again."""
+        """Notes that the socket's buffer is full, or has room again."""
         attachment.is_blocked = is_blocked
         for link in list(attachment.out_links):
             link.refresh_room()
@@ -372,9 +378,9 @@ class Core:
     # Anonymous links
 
     def route(self, link: InLink, delivery: Handle, to: Address, phase: int = 0) -> LiveAddress | None:
-        """The address of a message on an anonymous link; None after it was released or refused.
+        """Returns the address of a message on an anonymous link, or None after the message was released or refused.
 
-        phase  that the message names; 0: the one that is configured for senders
+        phase  the phase that the message names; 0: the phase that is configured for senders
         """
         treatment = self.table.treatment(to)
         address = self.table.find(to, phase or treatment.ingress_phase)
@@ -391,7 +397,7 @@ class Core:
     # In-process
 
     def subscribe(self, text: str, subscriber: Subscriber, *, treatment: Treatment = CLOSEST) -> None:
-        """Add an in-process consumer on an address, such as `$management` or `_local/$management`."""
+        """Adds an in-process consumer on an address, such as `$management` or `_local/$management`."""
         address = self.resolve(text)
         assert isinstance(address, Address)
         live = self.table.obtain(address, is_ingress=True, treatment=treatment)
@@ -400,17 +406,18 @@ class Core:
         self.on_changed(live)
 
     def is_in_process(self, address: Address) -> bool:
-        """Does a link to or from `address` lead to an in-process consumer?"""
+        """Returns True if a link to or from `address` leads to an in-process consumer."""
         treatment = self.table.treatment(address)
         phases = {0, treatment.ingress_phase, treatment.egress_phase}
         found = (self.table.find(address, phase) for phase in phases)
         return any(live is not None and live.subscribers for live in found)
 
     def send(self, to: Address, payload: bytes, *, asker: InLink | None = None) -> bool:
-        """Send a message the router itself made, presettled. False when nobody can receive it.
+        """Sends a presettled message that the router itself made. Returns False if there is no receiver.
 
-        asker  the link of the request that this answers: it pays for what waits, and gets a credit back when that has
-               left, or cannot. Else a client that asks faster than it reads would lose answers
+        asker  the link of the request that this answers. It pays for the waiting message, and gets one credit back when
+               the message has left or cannot leave. Otherwise a client that asks faster than it reads would lose
+               answers
         """
         address = self.table.find(to)
         out_links = hops(address, None, 0, is_streamed=False) if address is not None else []
@@ -421,7 +428,7 @@ class Core:
 
 
 def _send(out_links: list[OutLink], payload: bytes, asker: InLink | None, network: Network | None) -> None:
-    """As Core.send. The asker gets one credit, whatever the copies."""
+    """Sends to each link, as for Core.send. The asker gets one credit, whatever the number of copies."""
     for out in out_links:
         if network is not None and isinstance(out, DataOutLink):
             own = network.stamped(payload)

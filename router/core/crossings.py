@@ -1,4 +1,4 @@
-"""Messages on their way to another router, which are counted until they have their outcome.
+"""Messages on their way to another router. They are counted until they have their outcome.
 
 Source: docs/spec/network.md §10.3.
 """
@@ -13,7 +13,7 @@ from router.values import Handle
 
 
 def crossing_of(link: InLink, ways: dict[int, Way], tag: int) -> Counted:
-    """The origin of a link's messages that leave by a connection: one for many, since most are alike.
+    """Returns the origin of a link's messages that leave by a connection. Consecutive messages share one origin.
 
     ways  of their address
     tag   of the connection
@@ -28,7 +28,7 @@ def crossing_of(link: InLink, ways: dict[int, Way], tag: int) -> Counted:
 
 
 class Crossing:
-    """The origin of messages that have left. Each has one outcome: who gives it ends the count."""
+    """The origin of messages that have left. Each message has one outcome, which ends its count."""
 
     __slots__ = ("link", "way")
 
@@ -61,17 +61,20 @@ class Crossing:
 
 
 class CrossingWeights:
-    """What the large messages hold that are on their way to another router by one link: their senders pay for it."""
+    """The bytes of large messages that are on their way to another router by one link. Their senders pay for them."""
 
     __slots__ = ("_on_their_way", "_unsettled")
 
     def __init__(self, unsettled: dict[Handle, tuple[Origin, Handle, int]]) -> None:
-        """unsettled  of the link"""
+        """Sets up an empty account of bytes.
+
+        unsettled  the unsettled deliveries of the link
+        """
         self._unsettled = unsettled
         self._on_their_way: dict[Handle, tuple[Held, Way | None, int]] = {}
 
     def add(self, outgoing: Handle, size: int) -> None:
-        """A message of `size` bytes is on its way; its record is there."""
+        """Charges for a message of `size` bytes that is on its way. Its record already exists."""
         origin = self._unsettled[outgoing][0]
         sender = origin.sender
         assert isinstance(sender, InLink)
@@ -89,7 +92,7 @@ class CrossingWeights:
         self._on_their_way[outgoing] = payer, way, size
 
     def drop(self, outgoing: Handle) -> None:
-        """It is settled; nothing happens where it was small."""
+        """Returns the charge of a settled message. Does nothing for a small message."""
         entry = self._on_their_way.pop(outgoing, None)
         if entry is not None:
             payer, way, size = entry
@@ -100,7 +103,7 @@ class CrossingWeights:
                 way.drop(size)
 
     def clearing(self) -> Iterator[None]:
-        """The link is gone: give back what its messages hold, one in each step."""
+        """Returns all charges of a link that is gone, one in each step."""
         for outgoing in list(self._on_their_way):
             self.drop(outgoing)
             yield

@@ -1,11 +1,11 @@
-"""Exchanges: what is sent to one address goes on to others, by its subject. Source: docs/spec/routing.md §18.
+"""Exchanges: copy messages of one address to other addresses, by their subjects. Source: docs/spec/routing.md §18.
 
-A message passes one exchange. Its copies go to receivers of the next hops, never to another exchange: on this router by
-what is done here, on others because a node that stands twice in a row in the trace says that an exchange made the copy.
-Connections between an edge and an interior have no traces: what an edge gets by its uplink is copied to nobody but the
-edge's own clients.
+A message passes one exchange. Its copies go to receivers of the next hops, never to another exchange. This module
+ensures that on this router. Other routers recognise a copy by a node that appears twice in a row in its trace.
+Connections between an edge and an interior have no traces, so an edge gives messages from its uplink only to its own
+clients.
 
-Only addresses with an exchange pay for it: the address's `forward` is the exchange's.
+Addresses without an exchange have no extra cost: an exchange replaces the address's `forward`.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from router.core.subjects import MatchMethod, Subjects
 from router.core.uplink import Uplink
 from router.values import Handle
 
-# Of one exchange. Attack: one message becomes a copy for each, all made in one turn.
+# The limit of one exchange. Attack: one message becomes a copy for each next hop, all made in one turn.
 MAX_NEXT_HOPS: Final = 1000
 
 Copies = list[tuple[OutLink, bytes]]
@@ -52,7 +52,7 @@ class Home(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Where copies go."""
+    """A destination of copies."""
 
     address: Address
     phase: int
@@ -64,7 +64,10 @@ class Hop:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Binding:
-    """pattern  that the subject of a message matches"""
+    """Connects a subject pattern with a next hop.
+
+    pattern  that the subject of a message matches
+    """
 
     pattern: str
     hop: Hop
@@ -73,11 +76,11 @@ class Binding:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Terms:
-    """How an exchange is configured, and what came of it.
+    """The configuration of an exchange, and its counters.
 
-    alternate  gets what has no other destination
+    alternate  gets messages that have no other destination
     received   messages that clients and other routers sent
-    forwarded  those of them that went on, to the alternate among others
+    forwarded  messages that had a destination, which may be the alternate
     """
 
     at: Hop
@@ -88,14 +91,20 @@ class Terms:
     forwarded: int = 0
     diverted: int = 0
     bindings: dict[Binding, None] = field(default_factory=dict)
-    hops: dict[str, int] = field(default_factory=dict)  # bindings by the key of their next hop
+    hops: dict[str, int] = field(default_factory=dict)  # the number of bindings, by the key of their next hop
 
 
 class Exchange:
-    """base  forwards what has passed an exchange, as if there were none here. The address table sets it"""
+    """The exchange of one address.
+
+    base  forwards messages that have passed an exchange, as if there were none here. The address table sets it
+    """
 
     def __init__(self, core: Home, terms: Terms, subject_of: Callable[[int], str | None]) -> None:
-        """subject_of  (bytes) → the subject of the message in the buffer"""
+        """Sets up an exchange that is not yet open.
+
+        subject_of  (bytes) → the subject of the message in the buffer
+        """
         self._core = core
         self._node = f"0/{core.router_id}"
         self._subject_of = subject_of
@@ -107,7 +116,7 @@ class Exchange:
     # Life
 
     def open(self) -> None:
-        """From now on messages to the address come here."""
+        """Opens the exchange: it gets all messages to its address from now on."""
         core, terms = self._core, self.terms
         live = self._live = core.table.hold(terms.at.address, terms.at.phase)
         is_first = not live.out_links
@@ -119,7 +128,7 @@ class Exchange:
         core.on_changed(live)
 
     def close(self) -> None:
-        """Messages go as without it; those that came before go on."""
+        """Closes the exchange. Messages are then forwarded without it, and earlier ones continue."""
         core, terms, live = self._core, self.terms, self._live
         live.exchange = None
         core.table.choose_forward(live)
@@ -151,7 +160,7 @@ class Exchange:
     # Messages
 
     def forward(self, link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-        """A message has come whole."""
+        """Forwards a message that has arrived completely."""
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
         copies = self.copies(link, size, is_streamed=False)
@@ -167,9 +176,9 @@ class Exchange:
             link.release_undeliverable(delivery)
 
     def copies(self, link: InLink, size: int, *, is_streamed: bool) -> Copies | None:
-        """The links that get the message in the buffer, and what each gets of it; it has been inspected.
+        """Returns the links that get the inspected message in the buffer, each with its payload.
 
-        None: it has passed an exchange, and goes as it would without this one
+        Returns None if the message has passed an exchange. It is then forwarded as without this one.
         """
         taken, terms = link.annotations, self.terms
         if taken is not None and any(one == other for one, other in pairwise(taken.trace)):
@@ -187,7 +196,7 @@ class Exchange:
         finally:
             link.annotations = taken
         if is_streamed and picked.has_one_twice:
-            # The second would wait for the end of the first, and the first for the second's place.
+            # The second copy would wait for the end of the first, and the first for a place for the second.
             picked.give_back()
             picked.copies.clear()
         if not picked.copies:
@@ -195,7 +204,7 @@ class Exchange:
         return picked.copies
 
     def _matched(self, size: int) -> Iterator[Hop]:
-        """The next hops of the message in the buffer, each once."""
+        """Iterates over the next hops of the message in the buffer, each once."""
         if not self.terms.bindings:
             return
         subject = self._subject_of(size)
@@ -209,7 +218,7 @@ class Exchange:
                 yield binding.hop
 
     def _pick_direct(self, picked: "_Picked", taken: Annotations | None, *, is_streamed: bool) -> None:
-        """The receivers of the exchange's own address, by its distribution; on an edge those that are here."""
+        """Picks receivers of the exchange's own address, by its distribution. On an edge only the receivers here."""
         live, link = self._live, picked.link
         if self._core.uplink is not None:
             found = _here(live)
@@ -228,7 +237,7 @@ class Exchange:
             picked.add(out, passed if isinstance(out, DataOutLink) else taken)
 
     def _pick(self, picked: "_Picked", hop: Hop, *, is_streamed: bool) -> None:
-        """The receivers of a next hop, by its distribution. Each copy enters the network here."""
+        """Picks receivers of a next hop, by its distribution. Each copy enters the network here."""
         link, phase = picked.link, hop.phase
         live = self._core.table.addresses.get(hop.key)
         if live is not None and live.fallback is not None and not live.has_own_path:
@@ -274,7 +283,7 @@ class _Picked:
         return len({out for out, _ in self.copies}) < len(self.copies)
 
     def give_back(self) -> None:
-        """Links that were taken for a message that streams have none now."""
+        """Returns the links that were reserved for copies of a message that streams."""
         for out, _ in self.copies:
             if isinstance(out, DataOutLink) and out.slot is None:
                 out.trunk.streaming.rest(out)
@@ -283,7 +292,7 @@ class _Picked:
 
 
 def _here(live: LiveAddress) -> list[OutLink]:
-    """Of an edge's receivers those that are its own clients."""
+    """Returns an edge's own clients among the receivers: all for multicast, else the least loaded."""
     found = [out for out in live.out_links if not out.attachment.is_edge]
     if live.distribution == "multicast" or len(found) < 2:
         return found
@@ -291,7 +300,10 @@ def _here(live: LiveAddress) -> list[OutLink]:
 
 
 def _spread(link: InLink, copies: Copies, delivery: Handle) -> None:
-    """The sender gets one outcome made of all, as of a multicast (routing §7.3). What waits is the sender's."""
+    """Sends the copies.
+
+    The sender gets one combined outcome, as for a multicast (routing §7.3), and pays for what waits.
+    """
     link.delivery_count += 1
     since_s, is_settled = link.work.now_s, link.is_settled(delivery)
     origin: Origin | None = None
@@ -302,7 +314,7 @@ def _spread(link: InLink, copies: Copies, delivery: Handle) -> None:
     else:
         origin = link if len(copies) == 1 else Fanout(link, delivery, since_s, len(copies))
     source = delivery if origin is not None else None
-    charges: dict[int, Charge] = {}  # of those without annotations, which have their bytes in common
+    charges: dict[int, Charge] = {}  # for payloads without annotations, which share their bytes
     for out, payload in copies:
         charge = charges.get(id(payload))
         if charge is None:

@@ -1,6 +1,6 @@
-"""Fallback destinations: where a message goes that has nobody else. Source: docs/spec/routing.md §17.
+"""Fallback destinations: get messages that have no other receiver. Source: docs/spec/routing.md §17.
 
-Asked only about a message that has no receiver: all others pay nothing for it.
+This code runs only for a message without a receiver. Other messages have no extra cost.
 """
 
 from policy.addressing.address import FALLBACK_PHASE
@@ -10,9 +10,10 @@ from router.values import Handle
 
 
 def redirect(link: InLink, address: LiveAddress) -> LiveAddress | None:
-    """The fallback destination for the message in the buffer, which has been inspected and is marked for it.
+    """Returns the fallback destination for the message in the buffer, which has been inspected, and marks the message.
 
-    None: there is nobody, or it is not to go there. No destination has one of its own, so that this ends.
+    Returns None if the destination has no receiver, or if the message must not go there. No fallback destination has
+    one of its own, so this ends.
     """
     other = address.fallback
     if other is None or link.is_fallback or address.has_own_path or not other.has_own_path:
@@ -31,12 +32,12 @@ def redirect(link: InLink, address: LiveAddress) -> LiveAddress | None:
 
 
 def fall_back(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """A message that has come whole has nobody: to the fallback destination, else it is released."""
+    """Sends a complete message without a receiver to the fallback destination, or releases it."""
     other = redirect(link, address)
     if other is None:
         link.release_undeliverable(delivery)
         return
-    inspect, link.inspect = link.inspect, None  # it has been inspected
+    inspect, link.inspect = link.inspect, None  # the message is already inspected
     try:
         other.forward(link, other, delivery, size)
     finally:

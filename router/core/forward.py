@@ -1,7 +1,7 @@
-"""From one incoming link to the receivers of an address: balanced, closest, multicast, unavailable, anonymous.
+"""Forwards messages from one incoming link to the receivers of an address, by its distribution.
 
-Every function takes (link, address, delivery, size): the message is complete, advanced, and stands in the engine's
-message buffer. Hot path: see docs/journeys.md before adding anything.
+Every function takes (link, address, delivery, size). The message is complete, the link is advanced, and the message is
+in the engine's message buffer. Hot path: see docs/journeys.md before adding anything.
 
 Sources: docs/spec/routing.md §7, §8.
 """
@@ -22,7 +22,7 @@ from router.values import Handle
 
 
 def forward_balanced(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """To the receiver with the fewest deliveries queued or unsettled; round robin among idle ones."""
+    """Forwards to the receiver with the fewest queued or unsettled deliveries. Idle receivers take turns."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
     out_links = address.out_links
@@ -48,7 +48,7 @@ def forward_balanced(link: InLink, address: LiveAddress, delivery: Handle, size:
 
 
 def forward_closest(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """In-process consumers first, then local receivers in turn, whatever their load or credit."""
+    """Forwards to in-process consumers first, then to local receivers in turn, whatever their load or credit."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
     if address.subscribers or not address.out_links:
@@ -63,14 +63,17 @@ def forward_closest(link: InLink, address: LiveAddress, delivery: Handle, size: 
 
 
 def forward_multicast(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """One copy to everybody; the sender gets one outcome made of all (routing §7.3)."""
+    """Sends one copy to every receiver. The sender gets one merged outcome (routing §7.3)."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
     spread(link, address, list(address.out_links), delivery, size)
 
 
 def spread(link: InLink, address: LiveAddress, out_links: list[OutLink], delivery: Handle, size: int) -> None:
-    """A copy on each of these links, and to every in-process consumer; with none of either, the fallback's."""
+    """Sends a copy on each of these links, and to every in-process consumer.
+
+    If there is neither, uses the fallback destination.
+    """
     if not out_links and not address.subscribers:
         fall_back(link, address, delivery, size)
         return
@@ -106,7 +109,7 @@ def spread(link: InLink, address: LiveAddress, out_links: list[OutLink], deliver
 
 
 def forward_anonymous(link: AnonymousInLink, _address: None, delivery: Handle, size: int) -> None:
-    """By the address in the message: `route` names it, or has refused or released the message."""
+    """Forwards to the address that the message names. `route` finds it, or has refused or released the message."""
     routed = link.route(delivery, size)
     if routed is None:
         return
@@ -116,7 +119,10 @@ def forward_anonymous(link: AnonymousInLink, _address: None, delivery: Handle, s
 
 
 def deliver_in_process(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """To an in-process consumer, which accepts whatever it is given; with none, to the fallback destination."""
+    """Gives the message to an in-process consumer, which always accepts.
+
+    If there is none, uses the fallback destination.
+    """
     if not address.subscribers:
         fall_back(link, address, delivery, size)
         return
@@ -140,13 +146,13 @@ def _give(link: InLink, origin: Origin, out: OutLink, delivery: Handle, size: in
 
 
 def _check_credit(link: InLink) -> None:
-    """Messages may be queueing: a sender that goes on beyond its credit is dealt with at the end of the pass."""
+    """Makes sure that a sender which continues beyond its credit is dealt with at the end of the pass."""
     if link.wire.credit < 0:
         link.owe(0)
 
 
 def _give_settled(link: InLink, out: OutLink, delivery: Handle, size: int) -> None:
-    """A presettled message. Its credit returns when it is written, so a slow receiver holds the sender back."""
+    """Sends a presettled message. Its credit returns when it is written, so a slow receiver delays the sender."""
     link.presettled += 1
     link.settle(delivery)
     if out.room > 0 and out.compose is None:
@@ -175,12 +181,12 @@ def give_copy(
     is_settled: bool,
     charge: Charge | None = None,
 ) -> None:
-    """Send now if the link has room, else queue.
+    """Sends now if the link has room, else queues.
 
-    charge  for what is queued; None: that of one copy
+    charge  for what is queued; None: the charge of one copy
     """
     if out.room <= 0 and not out.queue:
-        # Where some wait, the room is looked at whenever the link may have more.
+        # If messages wait, the room is calculated whenever the link may have more.
         out.make_room()
     if out.room > 0:
         out.room -= 1
@@ -196,9 +202,9 @@ def give_copy(
 
 
 def charge_for(link: InLink | None, out: OutLink, size: int) -> Charge:
-    """Of a message that may wait. Its sender pays; for another router's the receiver, who is here.
+    """Returns the charge for a message that may wait. Its sender pays, or the local receiver if a router sent it.
 
-    link  that it came on; None: it is the router's own, for which the receiver pays
+    link  the link that it arrived on; None: it is the router's own, for which the receiver pays
     """
     if link is None:
         return Charge(out.attachment.account, size)
@@ -206,7 +212,7 @@ def charge_for(link: InLink | None, out: OutLink, size: int) -> Charge:
 
 
 class Fanout(Copies):
-    """The copies of one unsettled multicast message that has come whole."""
+    """The copies of one unsettled multicast message that has arrived completely."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Links on which clients send: their credit, what becomes of their messages, their dispositions.
+"""Links on which clients send: their credit, the outcomes of their messages, and their dispositions.
 
 Sources: docs/spec/routing.md §6.1, §8, §9.
 """
@@ -34,7 +34,7 @@ class Annotations(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirected:
-    """The annotations of a message that the router gives to another address than that of the link that it came on."""
+    """The annotations of a message that the router redirects to another address than the address of its link."""
 
     to: str
     phase: int
@@ -44,14 +44,14 @@ class Redirected:
 
 
 class Rest(Protocol):
-    """Looks at what comes of a message behind the part that was inspected."""
+    """Inspects the rest of a message, after the part that was inspected first."""
 
     def see(self, size: int) -> Condition | None:
-        """The next `size` bytes are in the buffer. Returns the condition to refuse the message with, or None."""
+        """Inspects the next `size` bytes in the buffer. Returns the condition to refuse the message with, or None."""
         ...
 
     def end(self) -> Condition | None:
-        """The message has ended. Returns as `see`."""
+        """Inspects the end of the message. Returns the same as `see`."""
         ...
 
 
@@ -60,26 +60,26 @@ class Merging(Protocol):
 
     @property
     def undecided(self) -> int:
-        """How many have no outcome."""
+        """The number of copies that have no outcome."""
         ...
 
     def on_sender_settled(self) -> None: ...
     def settling(self) -> Iterator[None]: ...
 
 
-# Why nothing is taken from a link.
+# The reasons to take nothing from a link.
 OVER_RATE: Final = 1  # its connection sends more in a second than it may
-OVER_BUDGET: Final = 2  # a level of its connection's account holds too much
-LINK_OVER_BUDGET: Final = 4  # the link itself does
+OVER_BUDGET: Final = 2  # a level of its connection's account holds too many bytes
+LINK_OVER_BUDGET: Final = 4  # the link itself holds too many bytes
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET | WAY_FULL
 
 
 def _ignore(_source: Handle) -> None:
-    """Nobody carries the sender's updates."""
+    """Ignores the sender's updates: the default while no receiver needs them."""
 
 
 def _stop(_delivery: Handle, _size: int, _before: int) -> bool:
-    """A limit whose owner is not known: the message goes nowhere."""
+    """Discards the message: the default while the owner of the limit is not known."""
     return True
 
 
@@ -99,39 +99,47 @@ class InLink(Link):
         super().__init__(identity, wire, attachment, work)
         self.is_settled: Callable[[Handle], bool] = wire.is_settled
         self.accept: Callable[[Handle], None] = wire.accept_delivery
-        self.grant: Callable[[int], None] = wire.grant  # pacing puts its own here
-        # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
+        self.grant: Callable[[int], None] = wire.grant  # pacing replaces it
+        # Inspects the message in the buffer. Returns its (new) size, or -1 if it refused the message. None: no
+        # inspection.
         self.inspect: Callable[[Handle, int], int] | None = None
-        # Looks at the rest of the message just inspected, as it comes; None: nothing to do. Streams take it.
+        # Inspects the rest of the message that was just inspected, as it arrives; None: no inspection. Streams take it.
         self.rest: Rest | None = None
-        self.annotations: Annotations | None = None  # taken off the message just inspected
-        # The annotations for other routers of its messages that bring none, encoded; None: not needed so far.
+        self.annotations: Annotations | None = None  # taken from the message that was just inspected
+        # The encoded annotations, for other routers, of messages that arrive without annotations; None: not needed so
+        # far.
         self.heading: bytes | None = None
-        # (reply-to) → what other routers are told of it; None: another router's messages, whose annotations tell.
+        # (reply-to) → the reply-to that other routers get; None: the messages come from another router, and their
+        # annotations contain it.
         self.vouch: Callable[[str], str] | None = None
         self.crossing: Counted | None = None  # of its latest balanced message that left for another router
-        # The link to another router that presettled messages of this pass left on, whose credit theirs comes from.
+        # The link to another router that took presettled messages in this pass. Their credit depends on that link's
+        # credit.
         self.lender: Lender | None = None
-        self.lent = 0  # credit to give back when that has some
-        # Past so many bytes (0: never) on_oversize gets the delivery, its size and the one before. Did it refuse it?
+        self.lent = 0  # credit to give back when that link has some
+        # The maximum size of a message in bytes; 0: no limit. If it is exceeded, on_oversize gets the delivery, its
+        # size and its size before. It returns True if it refused the message.
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
-        # Gets seconds: its message under way made no progress for so long, or where it is true held up others.
+        # Called if the message under way made no progress for this number of seconds. The flag is True if that delayed
+        # other links.
         self.on_stalled: Callable[[float, bool], None] | None = None
-        self.on_updated: Callable[[Handle], None] = _ignore  # gets what the sender settled, or gave a state, later
-        self.merging: dict[Handle, Merging] = {}  # its multicasts with an outcome which nobody has settled for all
-        self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
+        # Gets deliveries that the sender settled, or gave a state, later.
+        self.on_updated: Callable[[Handle], None] = _ignore
+        # Its multicasts that have an outcome but are not settled for all receivers.
+        self.merging: dict[Handle, Merging] = {}
+        self.passed_over = 0  # messages refused before routing, or aborted before any part of them was taken
         self.redirected = 0  # messages given to a fallback destination
         self.owed = 0  # credit to give back at the end of this pass
-        self.credit_withheld = 0  # credit not issued because nobody can receive
+        self.credit_withheld = 0  # credit not granted because there is no receiver
         self.is_draining = False
         self.dropped_presettled = 0
-        self.holds = 0  # why nothing is taken from it, as flags
-        self.eased = 0  # of these, what is gone: it goes on when its turn comes
+        self.holds = 0  # the reasons to take nothing from it, as flags
+        self.eased = 0  # the reasons that are gone: the link continues when its turn comes
         self.held = 0  # bytes of its messages that wait on other links, or are on their way to other routers
-        self.on_its_way: Held | None = None  # of large messages; None: there was none
-        self.records = 0  # of all that are on their way, as of the latest second
+        self.on_its_way: Held | None = None  # bytes of large messages; None: there were none
+        self.records = 0  # records of all messages on their way, as of the latest second
 
     @property
     def may_have_credit(self) -> bool:
@@ -139,20 +147,20 @@ class InLink(Link):
         return address is None or (address.has_own_path if self.is_fallback else address.has_path)
 
     def owe(self, credit: int = 1) -> None:
-        """Give `credit` back to the sender at the end of this pass."""
+        """Gives `credit` back to the sender at the end of this pass."""
         if not self.owed:
             self.work.refill.append(self)
             self.work.touched.add(self.engine)
         self.owed += credit
 
     def offer(self, credit: int) -> None:
-        """Give `credit` as soon as somebody can receive: the sender has no claim to it before."""
+        """Gives `credit` when there is a receiver. The sender has no claim to it before."""
         if self.may_have_credit:
             self.owe(credit)
             return
         self.credit_withheld += credit
         if self.wire.credit < 0:
-            self.owe(0)  # a sender that goes on beyond its credit is dealt with at the end of the pass
+            self.owe(0)  # a sender that continues beyond its credit is dealt with at the end of the pass
 
     def grant_owed(self) -> None:
         owed, self.owed = self.owed, 0
@@ -170,12 +178,12 @@ class InLink(Link):
         self.work.touched.add(self.engine)
 
     def grant_initial(self, window: int) -> None:
-        """The whole window at attach, if somebody can receive."""
+        """Grants the whole window at attach, if there is a receiver."""
         self.credit_withheld = window
         self.grant_withheld()
 
     def grant_withheld(self) -> None:
-        """Somebody can receive (again)."""
+        """Grants the withheld credit, because there is a receiver (again)."""
         if self.holds & _HOLDS_CREDIT:
             return
         if self.is_open and self.may_have_credit and (self.credit_withheld or self.is_draining):
@@ -187,14 +195,17 @@ class InLink(Link):
             self.work.touched.add(self.engine)
 
     def on_drained(self, credit: int) -> None:
-        """The sender gave up `credit`. More than it had is an attack on our arithmetic: over its credit."""
+        """Takes back `credit` that the sender gave up.
+
+        Attack: a sender that gives up more than it had corrupts our count. It is treated as a sender over its credit.
+        """
         if self.wire.credit >= 0:
             self.offer(credit)
         else:
             self.on_excess()
 
     def on_excess(self) -> None:
-        """More has come than there was credit for, and waits."""
+        """Handles that more has arrived than the sender had credit for."""
         if self.on_over_credit is not None:
             self.on_over_credit()
 
@@ -205,14 +216,14 @@ class InLink(Link):
     # Holding back
 
     def hold(self, why: int) -> None:
-        """Take nothing more, but for the rest of a message that streams."""
+        """Takes nothing more, except the rest of a message that streams."""
         if not self.holds:
             self.wire.hold()
         self.holds |= why
         self.eased &= ~why
 
     def go_on(self, why: int) -> None:
-        """This reason not to take anything is gone."""
+        """Removes a reason to take nothing, and continues if it was the last."""
         self.eased &= ~why
         if not self.holds & why:
             return
@@ -226,7 +237,7 @@ class InLink(Link):
             self.grant_withheld()
 
     def ease(self, why: int) -> None:
-        """This reason is about to be gone: it goes on when its turn comes."""
+        """Marks a reason as about to be gone: the link continues when its turn comes."""
         self.eased |= why
         self.work.relieved[self] = None
 
@@ -236,14 +247,14 @@ class InLink(Link):
         return True
 
     def count_records(self) -> None:
-        """Charge a client's link for what is on its way to other routers, which no receiver here is charged for."""
+        """Charges a client's link for messages on their way to other routers: no receiver here is charged for them."""
         is_charged = self.crossing is not None and self.is_open and not self.attachment.is_neighbour
         before, self.records = self.records, self.wire.unsettled_count if is_charged else 0
         if self.records != before:
             self.attachment.account.charge((self.records - before) * RECORD_BYTES)
 
     def charge(self, size: int) -> None:
-        """`size` bytes more of its messages wait on other links; fewer, where it is negative."""
+        """Adds `size` bytes of its messages that wait on other links. A negative `size` removes bytes."""
         held = self.held = self.held + size
         account, limit = self.payer
         if held > limit > 0 and not self.holds & LINK_OVER_BUDGET and self.is_open:
@@ -253,7 +264,7 @@ class InLink(Link):
         account.charge(size)
 
     def release(self) -> None:
-        """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
+        """Removes the references of a link that is gone, so that no cycle waits for the garbage collector."""
         self.count_records()
         self.on_stalled = self.on_over_credit = self.on_foreign = None
         self.inspect = self.vouch = self.crossing = self.on_its_way = None
@@ -287,25 +298,28 @@ class InLink(Link):
         self.conclude(source)
 
     def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
-        """The receiver gave a state and waits for our settlement (three-way), or reports progress."""
+        """Passes on a state if the receiver waits for our settlement (three-way), or reports progress."""
         if self.is_open:
             self.wire.relay_state(source, outgoing, state)
             self.work.touched.add(self.engine)
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
-        """The receiver is gone: modified if it may have seen the message, else released (routing §9.3)."""
+        """Gives the outcome of a message whose receiver is gone (routing §9.3).
+
+        It is modified if the receiver may have seen the message, else released.
+        """
         if not self.is_open:
             return
         self.count_unstuck(since_s)
         if ACCEPTED <= (told := self.wire.told(source)) <= MODIFIED:
-            self.count_outcome(told)  # the receiver gave it before it went, and an outcome is final
+            self.count_outcome(told)  # the receiver gave it before it was gone, and an outcome is final
         else:
             self.wire.give(source, MODIFIED if was_sent else RELEASED)
             self.count_outcome(self.wire.told(source))
         self.conclude(source)
 
     def forgo(self, state: int, since_s: int) -> None:
-        """The sender has settled; `state` is the outcome so far."""
+        """Counts `state`, the outcome so far, because the sender has settled."""
         if self.is_open:
             self._count(state, since_s)
 
@@ -315,12 +329,12 @@ class InLink(Link):
             self.count_delay(delay)
 
     def report_merged(self, source: Handle, outcome: int) -> None:
-        """Every copy has its outcome, and not every receiver has settled: give theirs unsettled (routing §7.3)."""
+        """Gives the outcome unsettled: every copy has one, but not every receiver has settled (routing §7.3)."""
         self.wire.give(source, outcome)
         self.work.touched.add(self.engine)
 
     def on_merged(self, source: Handle, since_s: int, outcome: int) -> None:
-        """The one outcome of several copies: without their data (routing §7.3)."""
+        """Gives the combined outcome of several copies, without the data of their outcomes (routing §7.3)."""
         if outcome in (MODIFIED, RELEASED):
             self.on_lost(source, since_s, was_sent=outcome == MODIFIED)
         elif self.is_open:
@@ -329,15 +343,15 @@ class InLink(Link):
             self.conclude(source)
 
     def letting_go(self) -> Iterator[None]:
-        """The link is gone: settle the copies that wait for its sender to settle, one in each step."""
+        """Settles the copies that wait for the sender, one in each step, because the link is gone."""
         merging, self.merging = self.merging, {}
         for copies in merging.values():
             yield from copies.settling()
 
     def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
-        """It has its outcome: say and settle it, at once or when the rest of the message has come. One credit returns.
+        """Settles a message that has its outcome, at once or when the rest of it has arrived. Returns one credit.
 
-        is_undeliverable  nobody could receive it: the credit waits until somebody can (routing §6.1)
+        is_undeliverable  True if there was no receiver: the credit waits until there is one (routing §6.1)
         """
         if self.wire.is_partial(source):
             self.wire.read_by(Discard(self, source, is_undeliverable=is_undeliverable))
@@ -354,25 +368,28 @@ class InLink(Link):
                 self.owe()
 
     def pay(self, size: int) -> bool:
-        """Pay for further bytes of a message that does not come in one piece. May more be taken?"""
+        """Pays for further bytes of a message that does not arrive in one piece. Returns True if more may be taken."""
         pacing = self.attachment.pacing
         return pacing is None or pacing.pay(size)
 
     def refuse(self, delivery: Handle, condition: Condition) -> None:
-        """Reject a message before routing; presettled ones vanish. One credit returns (routing §9.5)."""
+        """Rejects a message before routing. Presettled messages are dropped. Returns one credit (routing §9.5)."""
         self.passed_over += 1
         if not self.is_settled(delivery):
             self.wire.reject(delivery, condition)
         self.conclude(delivery)
 
     def refuses(self, delivery: Handle) -> bool:
-        """Refuse a message of a transaction, before it is forwarded. Of a settled one only the link's end can tell."""
+        """Refuses a message of a transaction before it is forwarded. Returns True if it did.
+
+        For a settled message the router can report the refusal only by closing the link.
+        """
         if is_foreign := self.is_foreign(delivery, ends_link=self.is_settled(delivery)):
             self.refuse(delivery, UNKNOWN_TRANSACTION)
         return is_foreign
 
     def release_undeliverable(self, delivery: Handle) -> None:
-        """No destination: released, or dropped and counted when presettled (routing §6.1, §8.2)."""
+        """Releases a message without destination, or drops and counts it if it is presettled (routing §6.1, §8.2)."""
         self.delivery_count += 1
         if self.is_settled(delivery):
             self.presettled += 1
@@ -385,7 +402,7 @@ class InLink(Link):
             self.drain()
 
     def drain(self) -> None:
-        """Nobody can receive: ask the sender to give up what credit it has, until somebody can."""
+        """Asks the sender to give up its credit, because there is no receiver."""
         if not self.is_draining and self.is_open and self.attachment.can_drain:
             self.is_draining = True
             self.wire.start_drain()
@@ -393,7 +410,7 @@ class InLink(Link):
 
 
 def take_in_process(link: InLink, source: Handle) -> None:
-    """The router itself is the receiver. The caller gives the credit back."""
+    """Settles a message that the router itself receives. The caller gives the credit back."""
     if link.is_settled(source):
         link.presettled += 1
         link.settle(source)
@@ -404,14 +421,14 @@ def take_in_process(link: InLink, source: Handle) -> None:
 
 
 def is_over_budget(link: InLink) -> bool:
-    """Does the link, or its connection, have too much that waits?"""
+    """Returns True if the link, or its connection, holds too many bytes."""
     return bool(link.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
 
 
 class Discard:
-    """Reads the rest of a message that nobody gets, then settles it. Its bytes are paid for all the same.
+    """Reads the rest of a message that no receiver gets, then settles it. The sender pays for its bytes all the same.
 
-    Settling at once would let the engine drop what still comes without opening the session window for it again.
+    If it settled at once, the engine would drop the rest without opening the session window for it again.
     """
 
     __slots__ = ("delivery", "is_undeliverable", "link", "received")
@@ -444,4 +461,4 @@ class Discard:
             self.link.settle_concluded(self.delivery, is_undeliverable=self.is_undeliverable)
 
     def abort(self) -> None:
-        """The link is gone, and the message with it."""
+        """Does nothing: the link is gone, and the message with it."""

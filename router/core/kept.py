@@ -1,30 +1,32 @@
-"""Everything that a peer can have the router keep, and the account that it is charged to.
+"""Everything that a peer can make the router keep, and the account that pays for it.
 
-The account is what the memory is: of the costliest of each kind, resident memory grows by at most twice what is charged
-(tests/attacks/test_account_is_what_the_memory_is.py makes them). A new way to have something kept is a row here.
+The charge equals the memory: for the costliest object of each kind, resident memory grows by at most twice the charge.
+tests/attacks/test_account_is_what_the_memory_is.py shows that. Each new kind of kept memory needs an entry here.
 
-Attack: what was counted was encoded bytes, and what was kept were objects: 8 MB of nulls in outcomes took 1.1 GB.
+Attack: the account counted encoded bytes, while the router kept objects. 8 MB of nulls in outcomes took 1.1 GB.
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
 Payer = Literal[
-    "user, host and router",  # of the connection, beside its own budget
-    "connection",  # which it came on, and with it its user, its host and the router
-    "receiver",  # the same of the connection that it went to
+    "user, host and router",  # those of the connection, but not the connection's own budget
+    "connection",  # the connection that it arrived on, and with it its user, its host and the router
+    "receiver",  # the connection that it went to, and with it its user, its host and the router
     "sender",
-    "neighbour",  # the connection to the router that told of it
+    "neighbour",  # the connection to the router that announced it
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """what    one of them
+    """One kind of kept memory.
+
+    what    the kind, in words
     payer   the account
-    tariff  bytes, in words: the constants have them
-    bound   what no client needs is not kept; "": the account alone
-    shown   the test that makes the costliest, where it is not the one named above
+    tariff  bytes, in words. The constants define them
+    bound   a limit for what no client needs; "": only the account limits it
+    shown   the test of the costliest object, if it is not the test named above
     """
 
     what: str

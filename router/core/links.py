@@ -1,8 +1,8 @@
-"""The common part of links of both directions, as the core sees them. `in_links` and `out_links` have the two.
+"""The common part of links of both directions, as the core uses them. `in_links` and `out_links` contain the two kinds.
 
-A wire is the engine's link object (`ports`). In flight, an unsettled delivery is one tuple in the receiving link's
-`unsettled`: handle → (origin, source, since_s), where `origin` learns the outcome: the sending link itself, a Fanout or
-DecidedCopy (multicast) or a Leg (of a stream), and `source` is the sender's delivery.
+A wire is the engine's link object (`ports`). An unsettled delivery in flight is one tuple in the receiving link's
+`unsettled`: handle → (origin, source, since_s). `origin` learns the outcome: it is the sending link itself, a Fanout or
+DecidedCopy (multicast) or a Leg (of a stream). `source` is the sender's delivery.
 
 Sources: docs/spec/routing.md §8, §9.
 """
@@ -23,7 +23,7 @@ class Origin(Protocol):
 
     @property
     def sender(self) -> "Link":
-        """The link that the message came on."""
+        """The link that the message arrived on."""
         ...
 
     def on_accepted(self, source: Handle, since_s: int) -> None: ...
@@ -31,15 +31,15 @@ class Origin(Protocol):
     def on_progress(
         self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]
     ) -> "Origin | None":
-        """The receiver gave a state and has not settled. settle(outgoing) ends the copy, now or later.
+        """Handles that the receiver gave a state and has not settled. settle(outgoing) ends the copy, now or later.
 
-        Returns  who learns what comes next of the copy; None: the same
+        Returns  the origin that learns about the copy from now on; None: the same as before
         """
         ...
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None: ...
     def forgo(self, state: int, since_s: int) -> None:
-        """The sender has settled; of this copy the receiver had given `state`. The copy is settled next."""
+        """Handles that the sender has settled; the receiver had given this copy `state`. The copy is settled next."""
         ...
 
 
@@ -51,15 +51,18 @@ class Counted(Origin, Protocol):
 
 
 class Lender(Protocol):
-    """A link to another router, as those see it whose presettled messages leave by it (router.core.remotes)."""
+    """A link to another router, as the senders see it whose presettled messages leave by it (router.core.remotes)."""
 
     def share(self, link: "Lent", owed: int, /) -> int:
-        """How much of the credit that is owed to a link is given now. The rest follows (`Lent.lent`)."""
+        """Returns the part of the credit owed to a link that is given now. The rest follows (`Lent.lent`)."""
         ...
 
 
 class Lent(Protocol):
-    """A sender's link (router.core.in_links). lent  credit that waits for a lender's"""
+    """A sender's link (router.core.in_links).
+
+    lent  credit that waits until the lender has some
+    """
 
     lender: Lender | None
     lent: int
@@ -70,7 +73,7 @@ class Lent(Protocol):
 
 
 class Growing(Protocol):
-    """A copy of a message that is being streamed, as its receiver's link sees it."""
+    """A copy of a message that is being streamed, as its receiver's link uses it."""
 
     @property
     def stream(self) -> Resumable: ...
@@ -80,48 +83,54 @@ class Growing(Protocol):
     def give_up(self) -> None: ...
     def forgo_outcome(self) -> None: ...
     def turns_settled(self, outgoing: Handle, /) -> bool:
-        """If it is this delivery, of which more is to be sent: the copy needs no outcome after all."""
+        """If the delivery is this copy, and is not sent completely: note that it needs no outcome.
+
+        Returns True in that case.
+        """
         ...
 
     def ends_early(self, outgoing: Handle, /) -> bool:
-        """If it is this delivery, of which more is to be sent: its receiver has settled it, and gets no more."""
+        """If the delivery is this copy, and is not sent completely: end it, as its receiver has settled.
+
+        Returns True then.
+        """
         ...
 
 
 class Node(Protocol):
-    """The live address that a link is bound to, as the link sees it (router.core.addresses)."""
+    """The live address that a link is bound to, as the link uses it (router.core.addresses)."""
 
     @property
     def key(self) -> str: ...
     @property
     def has_path(self) -> bool:
-        """Somebody could be given a delivery, if only the fallback destination."""
+        """True if there is a receiver, or a fallback destination with a receiver."""
         ...
 
     @property
     def has_own_path(self) -> bool:
-        """Somebody could who is not its fallback destination."""
+        """True if there is a receiver other than the fallback destination."""
         ...
 
 
 class Pace(Protocol):
-    """The rates of a connection, as its streams see them (router.core.pacing)."""
+    """The rates of a connection, as its streams use them (router.core.pacing)."""
 
     @property
     def longest_wait_s(self) -> float:
-        """How long a link may have to wait before anything of it is taken."""
+        """How long a link may have to wait before any of its data is taken."""
         ...
 
     @property
     def bytes_per_s(self) -> float:
-        """What may come in a second; infinite where it is not limited."""
+        """The bytes that may arrive in a second; infinite if there is no limit."""
         ...
 
     def pay(self, size: int, /) -> bool: ...
 
 
 class Connection(Protocol):
-    """The common state of the links of one connection, as they see it (router.core.attachments)."""
+    """The common state of the links of one connection, as they use it (router.core.attachments)."""
 
     held_back_count: int
 
@@ -135,27 +144,30 @@ class Connection(Protocol):
     def is_route_container(self) -> bool: ...
     @property
     def can_drain(self) -> bool:
-        """May its links be asked to give up their credit?"""
+        """True if its links may be asked to give up their credit."""
         ...
 
     @property
     def is_edge(self) -> bool:
-        """Is it between an edge router and an interior one? No message goes back on such a connection."""
+        """True if the connection is between an edge and an interior router.
+
+        No message goes back on such a connection.
+        """
         ...
 
     @property
     def is_trunk(self) -> bool:
-        """Is it between interior routers?"""
+        """True if the connection is between interior routers."""
         ...
 
     @property
     def vouches(self) -> bool:
-        """Is the peer a router that judges the reply-tos of its clients?"""
+        """True if the peer is a router that checks the reply-to addresses of its clients."""
         ...
 
     @property
     def is_neighbour(self) -> bool:
-        """Is the peer a router: is it one of these two?"""
+        """True if the peer is a router: `is_edge` or `is_trunk`."""
         ...
 
     @property
@@ -166,25 +178,25 @@ class Connection(Protocol):
     def account(self) -> Account: ...
     @property
     def is_crowded(self) -> bool:
-        """Its receivers have too much that they neither read nor settle."""
+        """True if its receivers have too much that they neither read nor settle."""
         ...
 
     @property
     def unsent_bytes(self) -> Callable[[], int]:
-        """How many bytes wait for the socket while it is blocked."""
+        """Returns the number of bytes that wait for the socket while it is blocked."""
         ...
 
     def refuse_to_keep(self, level: Level, /) -> None:
-        """A message from another router may not wait for a receiver."""
+        """Notes that a message from another router may not wait for a receiver."""
         ...
 
     def forget(self, link: "Link", /) -> None:
-        """The link is gone."""
+        """Removes a link that is gone."""
         ...
 
 
 class Answer(bytes):
-    """A message of the router's own, for which whoever asked has credit to get back: it is not dropped."""
+    """A message that the router itself made as an answer. It is not dropped: the requester gets credit back for it."""
 
     __slots__ = ()
 
@@ -192,21 +204,21 @@ class Answer(bytes):
 class Queued(NamedTuple):
     """A delivery that waits for credit on an outgoing link."""
 
-    origin: Origin | None  # None for messages the router itself makes
-    source: Handle | None  # None where nobody waits for an outcome
+    origin: Origin | None  # None for messages that the router itself makes
+    source: Handle | None  # None if no sender waits for an outcome
     since_s: int
     payload: bytes
     is_settled: bool
     charge: Charge
     leg: Growing | None = None  # set instead of payload for a message being streamed
-    has_state: bool = False  # its sender has given one, which goes with it
+    has_state: bool = False  # its sender has given a state, which is sent with it
 
 
 class Link:
     """The common part of both directions.
 
     link_type  as management shows it
-    patience   how many times the usual it may be without progress
+    patience   a factor for the usual time that the link may make no progress
     """
 
     link_type: ClassVar[str] = "endpoint"
@@ -248,27 +260,28 @@ class Link:
         self.work = work
         self.address: Node | None = None
         self.is_open = True
-        # It is, or serves, a fallback destination: the messages that it gets are another's, those that it brings never
-        # go to one.
+        # True if the link is, or serves, a fallback destination. A receiver gets another address's messages, and a
+        # sender's messages never go to a fallback destination.
         self.is_fallback = False
         self.settle: Callable[[Handle], None] = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0
         self.presettled = self.delayed_1s = self.delayed_10s = 0
-        # Its peer has named a transaction that nobody here has. None: it is another router, which may.
+        # Called if its peer names a transaction that is unknown here. None if the peer is another router, which may do
+        # so.
         self.on_foreign: Callable[[], None] | None = None
-        # Kept by core.watch:
+        # Maintained by core.watch:
         self.stuck = 0  # deliveries now counted as stuck
-        self.settle_rate = 0  # settled per second, mean of the last seconds
+        self.settle_rate = 0  # deliveries settled per second, mean of the last seconds
         self.rate_samples: tuple[int, ...] = ()
         self.zero_credit_since_s: int | None = work.now_s
         self.is_blocked = False
 
     def may_transact(self, delivery: Handle) -> bool:
-        """May its peer name the transaction that the state of this delivery names?"""
+        """Returns True if the link's peer may name the transaction in the state of this delivery."""
         return False
 
     def is_foreign(self, delivery: Handle, *, ends_link: bool = True) -> bool:
-        """Does what its peer says of a delivery belong to a transaction that no container here gave to it?"""
+        """Returns True if the peer's state names a transaction that no container here gave to this peer."""
         if self.wire.remote_state(delivery) != TRANSACTIONAL or self.may_transact(delivery):
             return False
         self.work.touched.add(self.engine)
@@ -278,22 +291,22 @@ class Link:
 
     @property
     def priority(self) -> int:
-        """As management shows it: of messages between routers."""
+        """The priority of messages between routers, as management shows it."""
         return 4
 
     @property
     def owning_key(self) -> str | None:
-        """The key of the address that it is bound to; None: it is to none."""
+        """The key of the address that the link is bound to, or None."""
         return self.address.key if self.address is not None else None
 
     @property
     def capacity(self) -> int:
-        """The window of its sender, in messages."""
+        """The window of the link's sender, in messages."""
         return self.attachment.capacity
 
     @property
     def payer(self) -> tuple[Account, int]:
-        """The account that is charged for what waits of its messages, and how many bytes may; 0: no limit."""
+        """The account that pays for waiting messages of the link, and the limit of their bytes; 0: no limit."""
         return self.attachment.account, self.attachment.account.link_limit
 
     @property
@@ -312,7 +325,7 @@ class Link:
             self.modified += 1
 
     def count_delay(self, seconds: int) -> None:
-        """A delivery was settled after more than a second; it may have been counted as stuck."""
+        """Counts a delivery that was settled after more than a second, and that may have been counted as stuck."""
         if seconds > 10:
             self.delayed_10s += 1
         else:
@@ -320,6 +333,6 @@ class Link:
         self.count_unstuck(self.work.now_s - seconds)
 
     def count_unstuck(self, since_s: int) -> None:
-        """A delivery of that time is settled or gone."""
+        """Removes a delivery of that time, which is settled or gone, from the stuck ones."""
         if self.stuck and since_s < self.work.stuck_before_s:
             self.stuck -= 1

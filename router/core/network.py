@@ -1,6 +1,6 @@
-"""The network as the core sees it: connections to neighbours, routers that can be reached, and what they have.
+"""The network as the core uses it: connections to neighbours, reachable routers, and their addresses.
 
-Who they are and which way leads to each is decided elsewhere (router.network); here it is looked up by messages.
+router.network decides which routers exist and which way leads to each. This module looks that up for each message.
 Source: docs/spec/network.md §4, §7.4, §9, §10.
 """
 
@@ -30,14 +30,15 @@ from router.core.updates import Updates
 from router.core.work import Work
 from router.values import Handle
 
-# The protocol's: connections to other routers (network §1).
+# The protocol's limit for connections to other routers (network §1).
 MAX_TRUNKS: Final = 128
 
-_MOBILE: Final = "MCDEFH"  # classes of addresses that routers tell each other of
+_MOBILE: Final = "MCDEFH"  # classes of addresses that routers announce to each other
 _HINTS: Final[dict[Distribution, int]] = {
     "flood": 0, "multicast": 1, "closest": 2, "balanced": 3, "linkBalanced": 4, "unavailable": 5,
 }  # fmt: skip
-# By hint; flood is for control messages, which take another way, and link routes are balanced over routers.
+# The distribution for each hint. flood is for control messages, which take another way. Link routes are balanced over
+# routers.
 _BY_HINT: Final[dict[int, Distribution]] = {0: "multicast", 1: "multicast", 2: "closest", 3: "balanced", 4: "balanced"}
 assert set(_HINTS) == set(get_args(Distribution))
 
@@ -63,12 +64,12 @@ class Protocolist(Protocol):
     """Runs the routing protocol (router.network.host)."""
 
     def link_up(self, trunk: Trunk, /) -> None:
-        """Control messages may be sent on a connection."""
+        """Notes that control messages may be sent on a connection."""
         ...
 
     def link_lost(self, tag: int, /) -> None: ...
     def disconnected(self, tag: int, /) -> None:
-        """Nothing that came on a connection counts any more."""
+        """Ignores from now on everything that arrived on a connection."""
         ...
 
     def on_control(self, tag: int, payload: bytes, /) -> None: ...
@@ -82,16 +83,18 @@ class FarRoutes(Protocol):
     on_served: Callable[[LiveAddress, bool], None]
 
     def mapped(self, router: RemoteRouter, key: str, /) -> None:
-        """Another router serves a link route."""
+        """Notes that another router serves a link route."""
         ...
 
     def unmapped(self, router: RemoteRouter, key: str, /) -> None: ...
 
 
 class Network:
-    """trunks   by tag
+    """The connections to neighbours, and the routers that can be reached.
+
+    trunks   by tag
     routers  by id
-    radius   the most hops to any router
+    radius   the number of hops to the most distant router
     control_message_bytes  a longer control message is not read
     """
 
@@ -103,9 +106,11 @@ class Network:
         stamped: Callable[[bytes], bytes],
         configured: Callable[[str], Treatment | None],
     ) -> None:
-        """look        at the beginning of the message in the buffer
-        stamped      (message) → the same as this router's own, with the annotations that routers write
-        configured   (name) → the treatment that is configured for an address; None: none is
+        """Allows the addresses of the core's table to have remote destinations.
+
+        look        inspects the beginning of the message in the buffer
+        stamped      (message) → the message as this router's own, with the annotations that routers write
+        configured   (name) → the treatment that is configured for an address; None: none is configured
         """
         self.core = core
         self.host: Protocolist | None = None
@@ -122,7 +127,7 @@ class Network:
         add_control_addresses(core.table, lambda: sum(trunk.control is not None for trunk in self.trunks.values()))
 
     def serve(self, routes: FarRoutes) -> None:
-        """Tell others of the link routes of this router, and those of theirs."""
+        """Announces the link routes of this router, and passes on those of other routers."""
         self.far_routes = routes
         routes.on_served = lambda live, is_served: (self.local_appeared if is_served else self.local_gone)(live)
 
@@ -131,7 +136,7 @@ class Network:
     def connect(
         self, attachment: Attachment, *, cost: int, container: str, admitted: str | None = None
     ) -> Trunk | None:
-        """A connection to another router is open; members as of Trunk. None: there are MAX_TRUNKS already."""
+        """Adds a connection, with parameters as in Trunk. Returns None if there are MAX_TRUNKS already."""
         tag = next((tag for tag in range(MAX_TRUNKS) if tag not in self.trunks), None)
         if tag is None:
             return None
@@ -146,7 +151,7 @@ class Network:
         return trunk
 
     def disconnect(self, trunk: Trunk) -> None:
-        """The connection is going: no message is given to it any more. Its links are removed like all others."""
+        """Stops giving messages to a connection that is closing. Its links are removed like all others."""
         if self.trunks.get(trunk.tag) is not trunk:
             return
         del self.trunks[trunk.tag]
@@ -170,13 +175,13 @@ class Network:
             self.host.link_lost(trunk.tag)
 
     def cut_off(self, link: OutLink) -> None:
-        """From now on no message goes to the link. It is removed later."""
+        """Stops giving messages to the link. The link is removed later."""
         link.is_open = False
         link.room = 0
         self.forget(link)
 
     def forget(self, link: InLink | OutLink) -> None:
-        """A link is gone while its connection goes on."""
+        """Removes a link that is gone while its connection continues."""
         if isinstance(link, InLink):
             for each in self.trunks.values():
                 each.streaming.sender_gone(link)
@@ -221,7 +226,7 @@ class Network:
         slot: int | None,
         passage_for: Callable[[DataInLink], Passage],
     ) -> InLink:
-        """slot  the priority; None: a streaming link"""
+        """Adds a link for messages from a router. `slot` is the priority; None: a streaming link."""
         core = self.core
         link = DataInLink(core.next_identity(), wire, attachment, core.work, slot)
         link.on_updated = Updates(link, core.all_receivers).on_updated
@@ -240,8 +245,10 @@ class Network:
         compose: Callable[[InLink | None, int], bytes],
         heading: Callable[[InLink | None, int], bytes],
     ) -> DataOutLink:
-        """slot  the priority; None: a streaming link
-        compose, heading  of the link
+        """Adds a link on which messages leave to another router.
+
+        slot  the priority; None: a streaming link
+        compose, heading  as attributes of the link
         """
         core = self.core
         link = DataOutLink(core.next_identity(), wire, trunk, core.work, slot)
@@ -253,7 +260,7 @@ class Network:
         return link
 
     def trim(self, spare: int, at_once: int) -> None:
-        """Close idle streaming links above `spare` on each connection, at most `at_once` of them."""
+        """Closes idle streaming links above `spare` on each connection, at most `at_once` of them."""
         for trunk in list(self.trunks.values()):
             for link in trunk.streaming.surplus(spare, at_once):
                 trunk.streaming.close(link)
@@ -261,10 +268,7 @@ class Network:
     # Control messages
 
     def send_control(self, tag: int, payload: bytes, payer: Account | None = None) -> None:
-        """One control message on one connection, presettled.
-
-        payer  of what waits: whose message is passed on; None: the connection, whose router is told of this one
-        """
+        """Sends one presettled control message. `payer` pays while it waits; None: the connection pays."""
         trunk = self.trunks.get(tag)
         if trunk is not None and trunk.control is not None:
             charge = Charge(payer, len(payload)) if payer is not None else None
@@ -275,10 +279,10 @@ class Network:
     def set_router(
         self, identifier: str, *, tag: int | None, link: int | None, cost: int, origins: tuple[str, ...]
     ) -> None:
-        """A router is new, or reached another way.
+        """Adds a router, or notes that it is reached by another way.
 
-        tag      of the connection that messages to it take; None: it cannot be reached
-        link     of a neighbour: of its own connection
+        tag      the connection that messages to the router take; None: it cannot be reached
+        link     the router's own connection, if it is a neighbour
         origins  ids of routers whose messages to it may pass here
         """
         router = self.routers.get(identifier)
@@ -297,7 +301,7 @@ class Network:
                 trunk.neighbour = None
 
     def drop_router(self, identifier: str) -> None:
-        """A router is known no longer."""
+        """Removes a router that is no longer known."""
         router = self.routers.pop(identifier, None)
         if router is None:
             return
@@ -307,10 +311,7 @@ class Network:
             self._remove_destination(router, key)
 
     def map(self, identifier: str, key: str, hint: int | None) -> None:
-        """A router became a destination of an address.
-
-        hint  the distribution of an address that is new here and not configured (network §9.2)
-        """
+        """Makes a router a destination. `hint` is the distribution of a new, not configured address (network §9.2)."""
         router = self.routers.get(identifier)
         if router is not None and key[0] in _MOBILE:
             self._add_destination(router, key, hint)
@@ -379,7 +380,7 @@ class Network:
     # This router's own addresses
 
     def local_appeared(self, address: LiveAddress) -> None:
-        """The address has its first receiver here, or its first container."""
+        """Announces an address that has its first receiver or its first container here."""
         if self.host is not None and address.key[0] in _MOBILE:
             self.host.address_appeared(address.key, _HINTS[address.distribution])
 
@@ -389,4 +390,4 @@ class Network:
 
 
 def _settled_when_it_came(_delivery: Handle) -> None:
-    """A control message is settled as soon as it has come."""
+    """Does nothing: a control message is settled when it arrives."""

@@ -1,15 +1,15 @@
-"""Finds messages under way that hold up others for too long.
+"""Finds messages under way that delay other messages for too long.
 
-A message that streams occupies the link of its receiver. It makes progress (router.core.progress) at a rate at which it
-may take for ever. Attack: one such message for each receiver of an address. 7 kB/s kept five receivers from everybody.
+A message that streams occupies the link of its receiver. It can make progress (router.core.progress) so slowly that it
+takes forever. Attack: one such message for each receiver of an address. 7 kB/s blocked five receivers for all senders.
 
-Bounds, with T for the timeout (`Link.patience` times that at a neighbour's), counted while others wait and the message
-comes more slowly than its receivers take it:
-- a message may hold up others for T, and a second more for each BYTES_PER_S that come of it, but no longer than
-  LONGEST * T
-- of an address's receivers one user's messages may hold half, or one, while other users wait. Where they hold more,
-  those for which others wait, and the slowest, may do so for T
-- a message that is thrown away, since it has its outcome, is under way for T and a second more for each BYTES_PER_S
+Bounds, with T for the timeout (`Link.patience` times that for a neighbour). Time counts while other messages wait and
+the message arrives more slowly than its receivers take it:
+- a message may delay others for T, and a second more for each BYTES_PER_S that arrive of it, but no longer than LONGEST
+  * T
+- while other users wait, one user's messages may hold half of an address's receivers, or one. If they hold more, the
+  awaited and the slowest of them may do so for T
+- a message that already has its outcome and is discarded may be under way for T, and a second more for each BYTES_PER_S
 
 Source: docs/spec/routing.md §10.6.
 """
@@ -26,22 +26,22 @@ from router.core.in_links import Discard, InLink
 from router.core.out_links import OutLink
 from router.core.streams import Stream
 
-# A message of 1 GiB needs 4.7 hours at this rate, and then no more than LONGEST * T.
+# A message of 1 GiB needs 4.7 hours at this rate, but it gets no more than LONGEST * T.
 BYTES_PER_S: Final = 64 * 1024
 LONGEST: Final = 10
-# Messages that wait for a receiver are looked at to find one of another connection. More than that is no queue of one.
+# The number of waiting messages searched for one of another connection. A single connection has no longer queue.
 _MOST_LOOKED_AT: Final = 10_000
 
-# Who comes from another router is told apart by the link; None: nobody knows who it is.
+# Senders of another router are distinguished by the link; None: the sender is not known.
 _User = Level | InLink | None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Hold:
-    """A message that holds up others.
+    """A message that delays others.
 
-    seconds  for how long it has, as far as that is its sender's doing
-    begin    the bytes that had come of it when that began
+    seconds  how long it has delayed them, as far as its sender is the reason
+    begin    the bytes that had arrived of it when that began
     """
 
     link: InLink
@@ -58,20 +58,26 @@ class _Hold:
 
 
 class Occupation:
-    """Is shown every message under way at each look, and then asked which have held up others for too long."""
+    """Gets every message under way at each check, and then returns those that have delayed others for too long."""
 
     __slots__ = ("_before", "_clock", "_looked_at", "_seen", "_waiting")
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """clock  monotonic seconds"""
+        """Sets up the first check.
+
+        clock  monotonic seconds
+        """
         self._clock = clock
         self._looked_at = 0.0
-        self._before: dict[Stream | Discard, _Hold] = {}  # of the look before
+        self._before: dict[Stream | Discard, _Hold] = {}  # of the check before
         self._seen: list[_Hold] = []
         self._waiting: dict[LiveAddress, set[_User]] = {}  # users who wait for receivers that are held
 
     def see(self, link: InLink, message: Stream | Discard, *, is_slowed: bool) -> None:
-        """is_slowed  a receiver takes it more slowly than it comes"""
+        """Records one message under way.
+
+        is_slowed  True if a receiver takes it more slowly than it arrives
+        """
         hold = _Hold(link=link, message=message, is_slowed=is_slowed, begin=message.received)
         if isinstance(message, Stream):
             self._look(hold, message)
@@ -97,9 +103,9 @@ class Occupation:
                         break
 
     def overdue(self, timeout_s: float) -> Iterator[tuple[InLink, float, bool]]:
-        """The links of messages that are under way for too long, for how many seconds, and whether others wait for it.
+        """Iterates over links whose message is under way for too long: link, seconds, and True if others wait for it.
 
-        Each is there still, and the message under way on it.
+        Each link still exists, and the message is still under way on it.
         """
         now = self._clock()
         passed, self._looked_at = now - self._looked_at, now
@@ -148,7 +154,7 @@ def _user_of(link: InLink | None) -> _User:
 
 
 def _waiting(out: OutLink) -> Iterator[InLink | None]:
-    """The links of the messages that wait for a receiver, the latest first; None: nobody knows whose it is."""
+    """Iterates over the sending links of messages that wait for a receiver, latest first; None: not known."""
     for item in islice(reversed(out.queue), _MOST_LOOKED_AT):
         sender = item.origin.sender if item.origin is not None else None
         yield sender if isinstance(sender, InLink) else None

@@ -1,4 +1,4 @@
-"""Links on which clients receive: messages that wait for their credit, messages in flight to them.
+"""Links on which clients receive: messages that wait for their credit, and messages in flight to them.
 
 Sources: docs/spec/routing.md §6.2, §8, §9.
 """
@@ -17,20 +17,20 @@ from router.core.weights import LARGE_BYTES, Details, Weights
 from router.core.work import Work
 from router.values import Handle
 
-# Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
-# sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
+# After this number of messages to a receiver, one message takes the slow path, which checks the sender's own credit.
+# Attack: a sender that ignores its credit fills our memory with deliveries that a receiver never settles.
 _ROOM_STEP: Final = 1024
 
-# By so many records a link's account may be wrong until the next second.
+# A link's account may differ by this number of records until the next second.
 _RECORDS_STEP: Final = 64
 
-# The load of a link that a message under way occupies: more than any number of deliveries. Stops a message that does
-# not end from holding up those for which another receiver is free.
+# The load of a link that a message under way occupies: more than any number of deliveries. Otherwise a message that
+# does not end would delay messages for which another receiver is free.
 OCCUPIED: Final = 1 << 30
 
 
 class Bypass(Protocol):
-    """Other links of the connection, for messages that have not come whole (router.core.streaming_links)."""
+    """Other links of the connection, for messages that have not arrived completely (router.core.streaming_links)."""
 
     def take(self, sender: InLink | None, /) -> "OutLink | None": ...
 
@@ -38,8 +38,8 @@ class Bypass(Protocol):
 class OutLink(Link):
     """A link on which a client receives.
 
-    INVARIANT: room > 0 means that nothing is queued, no streamed message occupies the link, the session and the socket
-    take more and there is credit, so a delivery may be written at once.
+    INVARIANT: room > 0 means that a delivery may be written at once. Nothing is queued, no streamed message occupies
+    the link, the session and the socket accept more, and there is credit.
     """
 
     __slots__ = (
@@ -58,33 +58,34 @@ class OutLink(Link):
         *("room", "room_given", "send", "sends_settled", "unchecked", "unsettled", "weights"),
     )
     wire: OutgoingWire
-    waits_for_others: ClassVar[bool] = True  # while the connection's receivers have too much that they do not settle
+    # True if it waits while the connection's receivers hold too much that they do not settle.
+    waits_for_others: ClassVar[bool] = True
 
     def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
         self.send: Callable[[int], Handle] = wire.send
-        # Gets the bytes that `compose` made when they begin to leave, perhaps long after. None: nobody looks.
+        # Gets the bytes that `compose` made when they begin to leave, perhaps long after. None: not needed.
         self.on_sending: Callable[[bytes], None] | None = None
-        # Makes the bytes to send where the receiver wants router annotations. None: the message as it is.
+        # Makes the bytes to send if the receiver wants router annotations. None: the message is sent unchanged.
         self.compose: Callable[[InLink | None, int], bytes] | None = None
-        self.bypass: Bypass | None = None  # takes large messages past it; None: it takes them itself
+        self.bypass: Bypass | None = None  # other links that take its large messages; None: it takes them itself
         self.sends_settled = wire.wants_settled
         self.room = 0
-        self.room_given = 0  # what room was when it was last worked out
-        self.unchecked = 0  # sent since a sender's credit was last looked at
-        self.load = 0  # queued and unsettled deliveries, and OCCUPIED: what balanced compares
+        self.room_given = 0  # the value of room when it was last calculated
+        self.unchecked = 0  # messages sent since a sender's credit was last checked
+        self.load = 0  # queued and unsettled deliveries, and OCCUPIED: balanced distribution compares it
         self.leg: Growing | None = None  # the streamed message that occupies the link
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
-        self.records = 0  # unsettled deliveries that the account was charged for
-        self.weights: Weights | CrossingWeights | None = None  # of large ones; None: there was none yet
-        self.details: Details | None = None  # of states given and not settled, likewise
+        self.records = 0  # unsettled deliveries that the account is charged for
+        self.weights: Weights | CrossingWeights | None = None  # of large messages; None: there was none yet
+        self.details: Details | None = None  # of states given and not settled; None: there was none yet
         self.dropped_presettled = 0
-        # Called with seconds: it has taken nothing of a message under way for so long.
+        # Called if the receiver has taken nothing of a message under way for this number of seconds.
         self.on_stalled: Callable[[float], None] | None = None
 
     def on_receiver_accepted(self, outgoing: Handle) -> None:
-        """The receiver has accepted and settled. Hot."""
+        """Handles that the receiver has accepted and settled. Hot."""
         record = self.unsettled.pop(outgoing, None)
         if record is not None:
             origin, source, since_s = record
@@ -98,7 +99,7 @@ class OutLink(Link):
         self.settle(outgoing)
 
     def on_delivery(self, outgoing: Handle) -> None:
-        """The receiver's disposition, any other."""
+        """Handles any other disposition of the receiver."""
         wire = self.wire
         state = wire.remote_state(outgoing)
         if self.is_foreign(outgoing):
@@ -128,7 +129,7 @@ class OutLink(Link):
                 self.unsettled[outgoing] = (successor, source, since_s)
 
     def _leave_without_outcome(self, outgoing: Handle) -> None:
-        """The receiver settles in a transaction that nobody here has: of the message nothing is known."""
+        """Gives up a delivery that its receiver settled in a transaction unknown here: its real outcome is unknown."""
         if self.wire.is_settled(outgoing):
             record = self.unsettled.pop(outgoing, None)
             if record is not None:
@@ -138,7 +139,7 @@ class OutLink(Link):
             self.settle(outgoing)
 
     def settle_early(self, outgoing: Handle) -> None:
-        """The sender will not look at the outcome any more: settle towards the receiver, when it has the whole."""
+        """Settles a delivery whose outcome the sender no longer needs, when the receiver has the whole message."""
         if self.leg is not None and self.leg.turns_settled(outgoing):
             return
         if self.unsettled.pop(outgoing, None) is not None:
@@ -155,7 +156,7 @@ class OutLink(Link):
             self._drop_presettled()
 
     def _drop_presettled(self) -> None:
-        """A receiver that grants no credit keeps about linkCapacity presettled messages (routing §8.1)."""
+        """Limits the queue of a receiver without credit to about linkCapacity presettled messages (routing §8.1)."""
         head, *middle, newest = self.queue
         kept = [item for item in middle if not _may_be_dropped(item)]
         dropped = [item for item in middle if _may_be_dropped(item)]
@@ -168,15 +169,15 @@ class OutLink(Link):
                 item.origin.owe()
 
     def charge(self, size: int) -> None:
-        """`size` bytes more of other routers' messages wait here; fewer, where it is negative."""
+        """Adds `size` bytes of other routers' messages that wait here. A negative `size` removes bytes."""
         self.attachment.account.keep(size)
 
     def refuse(self, origin: Origin | None, source: Handle | None, since_s: int, level: Level) -> None:
-        """A message of another router may not wait here: it is released, or dropped where it is presettled.
+        """Releases a message of another router that may not wait here, or drops it if it is presettled.
 
-        Attack: that of router.core.ways, from many routers or to many receivers.
+        Attack: the one described in router.core.ways, from many routers or to many receivers.
 
-        level  of the receiver's account, which has no room
+        level  the level of the receiver's account that has no room
         """
         self.attachment.refuse_to_keep(level)
         if origin is not None and source is not None:
@@ -187,38 +188,38 @@ class OutLink(Link):
             origin.owe()
 
     def occupy(self, leg: Growing) -> None:
-        """The link is the streamed message's until `vacate`."""
+        """Reserves the link for the streamed message until `vacate`."""
         self.leg = leg
         self.room = 0
         self.load += OCCUPIED
 
     def vacate(self) -> None:
-        """The streamed message is over: the link is free for the next."""
+        """Frees the link for its next message, because the streamed message is over."""
         self.leg = None
         self.load -= OCCUPIED
         self.work.touched.add(self.engine)
 
     def abort(self, outgoing: Handle) -> None:
-        """The streamed message that occupies the link will never be whole: the link is free for the next."""
+        """Aborts the streamed message that occupies the link, because it stays incomplete. Frees the link."""
         self.wire.abort(outgoing)
         self.vacate()
         self.refresh_room()
 
     def break_off(self) -> None:
-        """The link is about to be closed: its receiver must not take its part of a streamed message for the whole."""
+        """Aborts a streamed message before the link is closed: the receiver must not take its part as complete."""
         if self.leg is not None:
             self.leg.break_off()
             self.work.touched.add(self.engine)
 
     def give_up(self) -> None:
-        """The streamed message that occupies the link is none any more; the link goes on."""
+        """Gives up the streamed message that occupies the link. The link itself continues."""
         leg = self.leg
         if leg is not None:
             leg.give_up()
             self.work.touched.add(self.engine)
 
     def withdraw(self, leg: Growing) -> None:
-        """The message will not come: take its place out of the queue."""
+        """Removes a message that will not come from the queue."""
         kept = deque(item for item in self.queue if item.leg is not leg)
         for item in self.queue:
             if item.leg is leg:
@@ -227,16 +228,16 @@ class OutLink(Link):
         self.load -= 1
 
     def on_credit(self) -> None:
-        """The receiver granted credit or asks to drain, or some of what was sent has left."""
+        """Handles that the receiver granted credit or asks to drain, or that some of the sent bytes have left."""
         room, wire = self.room, self.wire
         if room > 0 and wire.credit >= room and not wire.is_draining and not wire.is_congested:
-            return  # there is room as before; whether there is more is asked when it is used up
+            return  # there is room as before, and it is calculated again when it is used up
         self.refresh_room()
         if self.leg is not None:
             self.work.resumable.add(self.leg.stream)
 
     def refresh_room(self) -> None:
-        """Take the credit as it stands, send what is queued, and answer a drain when all is sent."""
+        """Calculates the room from the credit, sends queued messages, and answers a drain when all of them are sent."""
         self.unchecked += self.room_given - self.room
         self.room = self.room_given = 0
         wire, queue, attachment = self.wire, self.queue, self.attachment
@@ -265,22 +266,29 @@ class OutLink(Link):
             self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
 
     def answer_drain(self) -> bool:
-        """All is sent that there is for a receiver that drains the link. Returns whether the drain has its answer."""
+        """Answers a receiver that drains the link, when everything is sent.
+
+        Returns True if the drain has its answer.
+        """
         self.wire.drained()
         self.work.touched.add(self.engine)
         return True
 
     def count_records(self) -> None:
-        """Charge the connection for what the receiver has not settled. Another router's never stops the others."""
+        """Charges the connection for deliveries that the receiver has not settled.
+
+        If the receiver is another router, this never stops the other receivers.
+        """
         more = len(self.unsettled) - self.records
         self.records += more
         account = self.attachment.account
         (account.charge if self.attachment.is_neighbour else account.wait)(more * RECORD_BYTES)
 
     def weigh(self, outgoing: Handle, size: int) -> None:
-        """Charge for a large message that is not settled: the receiver's connection, or at another router the sender.
+        """Charges for a large message that is not settled: the receiver's connection, or the sender if a router
+        receives.
 
-        Its record is among the unsettled.
+        Its record is already among the unsettled.
         """
         if self.weights is None:
             attachment = self.attachment
@@ -297,7 +305,7 @@ class OutLink(Link):
         self.wire.settle(outgoing)
 
     def make_room(self) -> None:
-        """There is none: is there more? The caller looks at its sender's credit."""
+        """Calculates the room again when none is left. The caller checks its sender's credit."""
         self.refresh_room()
         if self.unchecked >= _ROOM_STEP:
             self.unchecked = 0
@@ -313,7 +321,7 @@ class OutLink(Link):
             self._carry_state(item)
 
     def _carry_state(self, item: Queued) -> None:
-        """What was just sent goes with the state that its sender has given, unless that is of no interest any more."""
+        """Gives the delivery that was just sent the state of its sender, unless that state is no longer needed."""
         if item.origin is None or item.source is None or not self.unsettled:
             return
         outgoing, (origin, source, _) = next(reversed(self.unsettled.items()))
@@ -324,7 +332,7 @@ class OutLink(Link):
     def send_payload(
         self, origin: Origin | None, source: Handle | None, since_s: int, payload: bytes, *, is_settled: bool
     ) -> None:
-        """Send one complete delivery and account for it. The caller has taken the credit for it."""
+        """Sends one complete delivery and accounts for it. The caller has already taken the credit for it."""
         self.delivery_count += 1
         if self.on_sending is not None:
             self.on_sending(payload)
@@ -345,21 +353,21 @@ class OutLink(Link):
                 self.weigh(outgoing, len(payload))
 
     def release(self) -> None:
-        """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
+        """Removes the references of a link that is gone, so that no cycle waits for the garbage collector."""
         self.on_stalled = self.on_foreign = None
 
     def drop_unsent(self) -> None:
-        """The receiver has detached: what has not left for it never does."""
+        """Frees the bytes that have not left, because the receiver has detached."""
         self.wire.drop_unsent(reversed(self.unsettled))
 
     def give_up_queue(self) -> None:
-        """Nobody is there any more for what waits: tell its origins."""
+        """Gives up the waiting messages, because their receiver is gone, and informs their origins."""
         queue, self.queue = self.queue, deque()
         self.load -= len(queue)
         self.work.begin(lose_queued(queue))
 
     def lose_everything(self) -> None:
-        """The link is gone: tell every origin what became of its message."""
+        """Ends every message of a link that is gone, and informs the origins of their outcomes."""
         self.is_open = False
         self.room = 0
         unsettled, self.unsettled = self.unsettled, {}
@@ -371,7 +379,7 @@ class OutLink(Link):
         leg, self.leg = self.leg, None
         self.load = 0
         if leg is not None:
-            # It has the newest record, if any: a streamed message learns of each copy once.
+            # The leg has the newest record, if any: a streamed message must learn of each copy only once.
             newest = next(reversed(unsettled), None)
             if newest is not None and cast(object, unsettled[newest][0]) is leg:
                 del unsettled[newest]
@@ -384,14 +392,17 @@ def _may_be_dropped(item: Queued) -> bool:
 
 
 def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None]:
-    """INVARIANT: a record's origin looks whether its own link is still there, however late it is told."""
+    """Informs the origins of messages that were sent to a link that is gone.
+
+    INVARIANT: a record's origin checks that its own link still exists, because this may run late.
+    """
     for origin, source, since_s in records:
         origin.on_lost(source, since_s, was_sent=True)
         yield
 
 
 def lose_queued(queue: Collection[Queued]) -> Iterator[None]:
-    """Tell the origins of what waited that nobody gets it."""
+    """Informs the origins of waiting messages that no receiver gets them."""
     for item in queue:
         item.charge.free()
         if item.leg is not None:

@@ -1,12 +1,12 @@
-"""Rates of what one connection may send: messages and bytes a second, held back and never dropped.
+"""Limits the messages and bytes that one connection may send in a second. Messages are delayed and never dropped.
 
-All senders of the connection share one token bucket for each rate, of one second's worth. While one is empty nothing is
-taken from the engine, so that further messages of the peer fill its session window, and credit that returns is kept.
-Links pay for this only while their connection has a rate.
+All senders of the connection share one token bucket for each rate, which holds the tokens of one second. While a bucket
+is empty, nothing is taken from the engine. Further messages then fill the peer's session window, and returning credit
+is withheld. Links have this cost only while their connection has a rate.
 
-Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and one piece
-besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along its received messages, at
-once; the connection pays for that before it may send again.
+Precision, over any time T: at most rate * T plus the messages of one second. For bytes the same, plus one piece: a
+message of up to 256 KiB, or 128 KiB of a larger one. A link that ends takes all its received messages at once. The
+connection pays for them before it may send again.
 
 Source: docs/policy.md, Extensions.
 """
@@ -32,14 +32,14 @@ class _Paced:
 
     def __init__(self, link: InLink, missing: int) -> None:
         self.link = link
-        self.missing = missing  # of the window that the link would have without a rate
+        self.missing = missing  # credit that the link's window lacks because of the rate
         self.withheld = 0  # credit that is granted when something may be taken again
 
 
 class Pacing:
     """The rates of one connection, and its senders.
 
-    is_open  something may be taken
+    is_open  True if something may be taken
     """
 
     __slots__ = (
@@ -50,7 +50,10 @@ class Pacing:
     def __init__(
         self, attachment: Connection, rates: Rates, *, clock: Callable[[], float], set_timer: SetTimer
     ) -> None:
-        """clock  monotonic seconds"""
+        """Sets the rates, which apply from now on.
+
+        clock  monotonic seconds
+        """
         self._attachment = attachment
         self._clock = clock
         self._set_timer = set_timer
@@ -65,25 +68,25 @@ class Pacing:
     # Rates
 
     def follow(self, rates: Rates) -> None:
-        """From now on these rates; senders that waited go on as soon as they may."""
+        """Sets new rates. Senders that waited continue as soon as they may."""
         self._refill(self._clock())
         self._messages = followed(self._messages, rates.messages)
         self._bytes = followed(self._bytes, rates.bytes)
         for paced in self._paced.values():
             more = self._window - (self._attachment.capacity - paced.missing)
-            if more > 0:  # what was granted is never taken back
+            if more > 0:  # granted credit is never taken back
                 paced.missing -= more
                 paced.link.offer(more)
         self._look(self._clock())
 
     @property
     def _window(self) -> int:
-        """A second's worth of credit for each link: what lies in the engine while it waits is little."""
+        """The credit of one second for each link: so only few messages wait in the engine."""
         capacity = self._attachment.capacity
         return capacity if self._messages is None else min(capacity, max(self._messages.rate, 1))
 
     def end(self) -> None:
-        """The rates are lifted: everybody sends as he would without."""
+        """Removes the rates: every sender continues without limits."""
         self._messages = self._bytes = None
         self.is_open = True
         self._rest()
@@ -98,15 +101,15 @@ class Pacing:
     # Links
 
     def attach(self, link: InLink) -> int:
-        """A sender has just come. Returns its window, in credit."""
+        """Adds a sender that has just attached. Returns its window, in credit."""
         window = self._window
         self.adopt(link, self._attachment.capacity - window)
         return window
 
     def adopt(self, link: InLink, missing: int = 0) -> None:
-        """A sender is paced from now on.
+        """Applies the rates to a sender from now on.
 
-        missing  by how much its window is too small without a rate
+        missing  the credit that its window lacks because of the rate
         """
         paced = self._paced[link] = _Paced(link, missing)
         wire = link.wire
@@ -124,7 +127,7 @@ class Pacing:
             self._look(self._clock())
 
     def forget(self, link: InLink) -> None:
-        """The sender is gone."""
+        """Removes a sender that is gone."""
         self._paced.pop(link, None)
         if not self._paced:
             self._rest()
@@ -132,7 +135,7 @@ class Pacing:
     # Taking
 
     def take(self, size: int) -> None:
-        """A message, or the beginning of a streamed one, of `size` bytes is taken. Hot where there is a rate."""
+        """Pays for a message, or the beginning of a streamed one, of `size` bytes. Hot for connections with a rate."""
         now = self._clock()
         self._refill(now)
         messages, bytes_ = self._messages, self._bytes
@@ -147,7 +150,7 @@ class Pacing:
             self._close(now)
 
     def pay(self, size: int) -> bool:
-        """Further bytes of a message that does not come in one piece are taken. May more be?"""
+        """Pays for further bytes of a message that does not arrive in one piece. Returns True if more may be taken."""
         if self._bytes is not None and size:
             now = self._clock()
             self._refill(now)
@@ -158,14 +161,14 @@ class Pacing:
 
     @property
     def longest_wait_s(self) -> float:
-        """How long a link that sends alone may have to wait: until its last piece is paid."""
+        """The longest time that a link which sends alone may have to wait: until its last piece is paid."""
         if self._bytes is None:
             return 0.0
         return PIECE_BYTES / self._bytes.rate if self._bytes.rate else inf
 
     @property
     def bytes_per_s(self) -> float:
-        """The bytes that may come in a second; infinite where they are not limited."""
+        """The bytes that may arrive in a second; infinite if there is no limit."""
         return self._bytes.rate if self._bytes is not None else inf
 
     @property
@@ -194,7 +197,7 @@ class Pacing:
         self._set_timer(self, self._deadline)
 
     def _rest(self) -> None:
-        """Nobody waits."""
+        """Removes the timer, because no link waits."""
         if self._deadline is not None:
             self._deadline = None
             self._set_timer(self, None)
@@ -207,7 +210,7 @@ class Pacing:
         return self._deadline
 
     def _look(self, now: float) -> None:
-        """Let the waiting links go on, if it is time."""
+        """Lets the waiting links continue, if it is time."""
         if self.is_open:
             if self._wait_s > 0:
                 self._close(now)
@@ -218,7 +221,7 @@ class Pacing:
             return
         self.is_open = True
         self._rest()
-        # In turn: the link served first may leave nothing for the others, and is last the next time.
+        # The links take turns: the first one may leave nothing for the others, and is then the last one next time.
         waiting = deque(self._paced.values())
         while waiting and self.is_open:
             paced = waiting.popleft()

@@ -1,7 +1,7 @@
 """The engine as the core uses it, and the core as the engine uses it.
 
-The core imports nothing of the engine and the engine nothing of the core. Each names the members it calls; the type
-checker compares the two where a `router.connection.peer` hands the engine's objects to the core.
+The core imports nothing from the engine, and the engine nothing from the core. Each declares the members that it calls.
+The type checker compares the two where `router.connection.peer` gives the engine's objects to the core.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ class Owner(Protocol):
     """The connection that an engine belongs to."""
 
     def crash(self, error: Exception, /) -> None:
-        """Serving the connection raised: it ends, and nothing else does."""
+        """Ends the connection, and nothing else, because serving it raised an error."""
         ...
 
     def note_deliveries(self) -> None:
@@ -24,7 +24,7 @@ class Owner(Protocol):
 
 
 class Engine(Protocol):
-    """One connection's AMQP engine."""
+    """The AMQP engine of one connection."""
 
     @property
     def owner(self) -> Owner: ...
@@ -32,45 +32,45 @@ class Engine(Protocol):
     def is_freed(self) -> bool: ...
     @property
     def afterwards(self) -> list[Callable[[], None]]:
-        """The calls to make when the events of this read have been worked off."""
+        """The functions to call after all events of this read are handled."""
         ...
 
     @property
     def details_bytes(self) -> int:
-        """The memory of the state that the peer has just given, for each delivery, beside the delivery's record."""
+        """The memory for the state that the peer has just given, for each delivery, without the delivery's record."""
         ...
 
     def flush(self) -> None:
-        """Write every byte that is ready."""
+        """Writes every byte that is ready."""
         ...
 
     def write_early(self) -> None:
-        """The same in the midst of a pass, before its end."""
+        """Writes the bytes that are ready during a pass, before its end."""
         ...
 
     def release_settled(self) -> Iterator[None]:
-        """Release, in steps, what is kept of settled deliveries."""
+        """Releases, in steps, the memory that is kept for settled deliveries."""
         ...
 
 
 class Reader(Protocol):
-    """Takes a message that is not taken in one piece."""
+    """Takes a message that does not arrive in one piece."""
 
     @property
     def received(self) -> int:
-        """The bytes that it has taken."""
+        """The number of bytes that it has taken."""
         ...
 
     def more(self) -> None:
-        """Something came: take what may be taken."""
+        """Takes what may be taken, because data arrived."""
         ...
 
     def hurry(self) -> None:
-        """The link is going: take all that came."""
+        """Takes everything that arrived, because the link is ending."""
         ...
 
     def abort(self) -> None:
-        """Nothing more of the message comes."""
+        """Stops, because nothing more of the message comes."""
         ...
 
 
@@ -78,24 +78,27 @@ class Taker(Protocol):
     """The core's link, as its incoming wire calls it."""
 
     def on_excess(self) -> None:
-        """More has come than there was credit for, and waits."""
+        """Handles that more has arrived than the sender had credit for."""
         ...
 
     def on_aborted(self) -> None:
-        """The sender aborted a message of which nothing was taken."""
+        """Handles that the sender aborted a message of which nothing was taken."""
         ...
 
     def on_drained(self, credit: int, /) -> None:
-        """The sender gave up `credit`."""
+        """Handles that the sender gave up `credit`."""
         ...
 
     @property
     def relays_states(self) -> bool:
-        """Returns True if the receiver gets the state that is on a message's Transfers, even when it gets it later."""
+        """True if the receiver gets the state that is on a message's Transfers, even if it gets it later."""
         ...
 
     def refuses(self, delivery: Handle, /) -> bool:
-        """Was the message, which is not forwarded yet and has a state, refused for that?"""
+        """Refuses the message, which has a state and is not yet forwarded, if it must be refused.
+
+        Returns True if it was.
+        """
         ...
 
 
@@ -106,7 +109,7 @@ class Wire(Protocol):
     def name(self) -> str: ...
     @property
     def named(self) -> Address | None:
-        """The address that the link is bound to; None for an anonymous sender's."""
+        """The address that the link is bound to, or None for an anonymous sender."""
         ...
 
     @property
@@ -115,31 +118,31 @@ class Wire(Protocol):
     def unsettled_count(self) -> int: ...
     def settle(self, delivery: Handle, /) -> None: ...
     def is_settled(self, delivery: Handle, /) -> bool:
-        """Has the peer settled it?"""
+        """Returns True if the peer has settled it."""
         ...
 
     def remote_state(self, delivery: Handle, /) -> int:
-        """The state that the peer gave, 0 for none (router.core.outcomes)."""
+        """Returns the state that the peer gave, 0 for none (router.core.outcomes)."""
         ...
 
     def told(self, delivery: Handle, /) -> int:
-        """The state that the peer was given, 0 for none."""
+        """Returns the state that the router gave the peer, 0 for none."""
         ...
 
     def transaction(self, delivery: Handle, /) -> bytes | None:
-        """Returns the transaction that the state names which the peer gave, a coordinator's outcome too."""
+        """Returns the transaction that the peer's state names. The outcome of a coordinator counts too."""
         ...
 
     def told_transaction(self, delivery: Handle, /) -> bytes | None:
-        """The same of the state that the peer was given."""
+        """Returns the transaction in the state that the router gave the peer."""
         ...
 
     def relay_state(self, delivery: Handle, origin: Handle, state: int, /) -> None:
-        """Give `delivery` the state that the other side gave `origin`, with its data."""
+        """Gives `delivery` the state that the other peer gave `origin`, with its data."""
         ...
 
     def release_core(self) -> None:
-        """The core has let go of the link."""
+        """Detaches the link from the core."""
         ...
 
 
@@ -148,7 +151,7 @@ A = TypeVar("A")
 
 
 class IncomingWire(Wire, Protocol):
-    """A link on which the router receives. The engine has the table of its states."""
+    """A link on which the router receives. Its class in the engine documents its states."""
 
     def admit(
         self,
@@ -159,7 +162,7 @@ class IncomingWire(Wire, Protocol):
         on_updated: Callable[[Handle], None],
     ) -> None: ...
     def forward_by(self, forward: Callable[..., None], /) -> None:
-        """Replace the `forward` that `admit` was given by another for the same taker and address."""
+        """Replaces the `forward` given to `admit` by another one for the same taker and address."""
         ...
 
     def pay_by(self, pay: Callable[[int], None] | None, /) -> None: ...
@@ -176,31 +179,31 @@ class IncomingWire(Wire, Protocol):
     def take_no_more(self) -> None: ...
     @property
     def reader(self) -> Reader | None:
-        """Takes the current message, where that does not come in one piece."""
+        """The reader of the current message, if that does not arrive in one piece."""
         ...
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes that wait of the message whose end has not come; -1: there is none."""
+        """The unread bytes of the message that is still incomplete, or -1 if no message is incomplete."""
         ...
 
     @property
     def has_full_session(self) -> bool:
-        """May the sender send nothing more on the session until some of what it sent has been read?"""
+        """True if the sender may send nothing more on the session until some of its data has been read."""
         ...
 
     @property
     def fills_session(self) -> bool:
-        """Is the session full, so that its other links are held up?"""
+        """True if the session is full, so that this link delays the other links of the session."""
         ...
 
     def tag(self, delivery: Handle, /) -> bytes: ...
     def state(self, delivery: Handle, /) -> DeliveryState | None:
-        """Returns the state that the sender gave, to be kept; None if it gave none."""
+        """Returns the state that the sender gave, in a form that can be kept; None if it gave none."""
         ...
 
     def read(self) -> int:
-        """Read what has come of the current delivery into the message buffer. Returns bytes, 0 for none."""
+        """Reads what has arrived of the current delivery into the message buffer. Returns its bytes, 0 for none."""
         ...
 
     def is_partial(self, delivery: Handle, /) -> bool: ...
@@ -209,45 +212,48 @@ class IncomingWire(Wire, Protocol):
     def start_drain(self) -> None: ...
     def stop_drain(self) -> None: ...
     def tell_outcome(self) -> None:
-        """The end of the message has come, or its link is about to be closed: say its outcome, if it has one."""
+        """Sends the outcome that waits, because the message has ended or its link is about to be closed."""
         ...
 
     def accept_delivery(self, delivery: Handle, /) -> None:
-        """Accept and settle it."""
+        """Accepts and settles the delivery."""
         ...
 
     def reject(self, delivery: Handle, condition: Condition, /) -> None: ...
     def give(self, delivery: Handle, state: int, /) -> None:
-        """Give an outcome, or what the sender's source offers in its place."""
+        """Gives an outcome, or the one that the sender's source offers instead."""
         ...
 
 
 class OutgoingWire(Wire, Protocol):
     """A link on which the router sends.
 
-    next_tag     of the delivery that is begun next, or sent from bytes; None: one of the router's own
-    drain_limit  not None: the receiver drains the link, and was not told yet that it has no credit left
+    next_tag     the tag of the next delivery that is begun or sent from bytes; None: the router chooses one
+    drain_limit  not None: the receiver drains the link, and the router has not yet reported that no credit is left
     """
 
     next_tag: bytes | None
 
     def give_state(self, delivery: Handle, state: DeliveryState, /) -> None:
-        """Give `delivery` a state that was kept. As `relay_state`, it may lose data that the peer has no room for."""
+        """Gives `delivery` a stored state.
+
+        Like `relay_state`, it may lose data that does not fit into the peer's frames.
+        """
         ...
 
     @property
     def drain_limit(self) -> int | None: ...
     def session_cores(self) -> Iterator[object]:
-        """The core's links of the session that it is on, its own among them."""
+        """Returns the core's links of this link's session, including its own."""
         ...
 
     def drop_unsent(self, latest: Iterable[Handle], /) -> None:
-        """The link is gone: free what has not left of its unsettled deliveries, the latest first."""
+        """Frees the unsent unsettled deliveries of a link that is gone, the latest first."""
         ...
 
     @property
     def backlog_bytes(self) -> int:
-        """Bytes of that session that have not left, for want of window or credit."""
+        """The bytes of the link's session that have not left, because window or credit is missing."""
         ...
 
     def admit(
@@ -265,32 +271,35 @@ class OutgoingWire(Wire, Protocol):
     @property
     def is_draining(self) -> bool: ...
     def drained(self) -> None:
-        """Give up the credit that is left, if any, and say so."""
+        """Gives up the remaining credit, if any, and sends that to the receiver."""
         ...
 
     def send(self, size: int, /) -> Handle:
-        """Send the first `size` bytes of the message buffer as one delivery."""
+        """Sends the first `size` bytes of the message buffer as one delivery."""
         ...
 
     def send_as(self, size: int, origin: Handle, /) -> Handle:
-        """As `send`, with the tag of another delivery."""
+        """Sends like `send`, with the tag of another delivery."""
         ...
 
     def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
-        """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
+        """Returns a function (size, at, inserted, its length) that sends like `send`, with `inserted` before byte `at`.
+
+        `at` must not be greater than `size`.
+        """
         ...
 
     def send_bytes(self, payload: bytes, /) -> Handle: ...
     def begin(self) -> Handle:
-        """Start a delivery that grows by `append` until `finish` or `abort`."""
+        """Starts a delivery that grows by `append` until `finish` or `abort`."""
         ...
 
     def append(self, payload: bytes, at: int, size: int, /) -> None:
-        """`size` bytes of `payload` more, from `at` on."""
+        """Adds `size` bytes of `payload`, from `at` on."""
         ...
 
     def finish(self) -> None: ...
     def abort(self, delivery: Handle, /) -> None: ...
     def buffered(self, delivery: Handle, /) -> int:
-        """Bytes of a growing delivery that are not yet in a frame."""
+        """Returns the bytes of a growing delivery that are not yet in a frame."""
         ...

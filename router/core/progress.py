@@ -1,16 +1,18 @@
-"""Ends messages under way that make no progress, and the links of receivers that take nothing of one.
+"""Ends messages under way that make no progress, and the links of receivers that take nothing of a message.
 
-A message under way has begun and has not ended. Streamed, it occupies the link of each receiver, and no other message
-passes it there. Attack: a message that never ends, or comes a byte at a time, blocks its address for everybody; so does
-a receiver of a multicast that takes nothing. All links are looked at from time to time, so that no message pays for it.
+A message under way has begun and has not ended. A streamed message occupies the link of each receiver, so no other
+message passes there. Attack: a message that never ends, or arrives one byte at a time, blocks its address for every
+sender. A receiver of a multicast that takes nothing does the same. All links are checked from time to time, so that
+messages have no extra cost.
 
-Bounds, with T for `timeout_s` (T of a sender is longer by `Pace.longest_wait_s` where rates hold it back):
-- of a message under way at least MIN_BYTES_PER_S * T bytes come in every T, so that a message of n bytes is under way
-  for at most T + n / MIN_BYTES_PER_S seconds
-- a receiver takes at least as many of a copy that holds back the message; what its socket sends counts for _SOCKET_S
-- it is noticed between T and 5/4 T, and at most two seconds later
+Bounds, with T for `timeout_s` (if rates hold a sender back, its T is longer by `Pace.longest_wait_s`):
+- at least MIN_BYTES_PER_S * T bytes of a message under way arrive in every T. So a message of n bytes is under way for
+  at most T + n / MIN_BYTES_PER_S seconds
+- a receiver takes at least that many bytes of a copy that holds back the message. What its socket sends counts for
+  _SOCKET_S
+- a violation is noticed between T and 5/4 T, and at most two seconds later
 
-That is no bound where a message has no end: router.core.occupation has those of a message for which others wait.
+These do not limit a message without an end: router.core.occupation limits messages that make others wait.
 
 Source: docs/spec/routing.md §10.6.
 """
@@ -25,21 +27,22 @@ from router.core.out_links import OutLink
 from router.core.ports import Reader
 from router.core.streams import Leg, Stream
 
-# Attack: a byte now and then would be progress for ever.
+# Attack: one byte from time to time would be progress forever.
 MIN_BYTES_PER_S: Final = 1024
-# A full socket (router.io.sockets) takes so long to be empty at that rate. It takes nothing of a message meanwhile.
+# A full socket (router.io.sockets) needs this time to become empty at that rate. Meanwhile it takes nothing of a
+# message.
 _SOCKET_S: Final = 512 * 1024 / MIN_BYTES_PER_S
-# So often a link is looked at in T.
+# A link is checked this number of times in T.
 _LOOKS: Final = 8
-# A slice takes a fraction of a millisecond.
+# A slice of this size takes a fraction of a millisecond.
 LINKS_AT_ONCE: Final = 250
 
 
-_Waited = InLink | Leg | Connection  # a message, by its link; a copy; a socket
+_Waited = InLink | Leg | Connection  # a message (by its link), a copy, or a socket
 
 
 class _Mark:
-    """Since when a message, a copy or a socket has been waited for, and how many bytes had come or gone by then."""
+    """The time since when a message, copy or socket has been waited for, and the bytes that had moved by then."""
 
     __slots__ = ("bytes", "message", "since")
 
@@ -50,9 +53,9 @@ class _Mark:
 
 
 class Progress:
-    """Looks at the links of one core.
+    """Checks the links of one core.
 
-    timeout_s  how long a message may be without progress; 0: for ever
+    timeout_s  how long a message may make no progress; 0: forever
     messages_given_up, receivers_given_up  counts since the start
     """
 
@@ -61,17 +64,20 @@ class Progress:
     )
 
     def __init__(self, links: Mapping[int, InLink | OutLink], clock: Callable[[], float]) -> None:
-        """clock  monotonic seconds"""
+        """Sets up a check that never gives up a message until `timeout_s` is set.
+
+        clock  monotonic seconds
+        """
         self.timeout_s = 0
         self.messages_given_up = self.receivers_given_up = 0
         self._links = links
         self._clock = clock
-        self._marks: dict[_Waited, _Mark] = {}  # of the last look, and nothing older
+        self._marks: dict[_Waited, _Mark] = {}  # of the last check only
         self._occupation = Occupation(clock)
         self._next = 0.0
 
     def on_second(self) -> Iterator[None]:
-        """Look, when it is time. Yields wherever messages may be routed before it goes on."""
+        """Checks all links, if it is time. Yields wherever messages may be routed in between."""
         if not self.timeout_s or (now := self._clock()) < self._next:
             return
         self._next = now + self.timeout_s / _LOOKS
@@ -84,7 +90,7 @@ class Progress:
                 except Exception as error:
                     link.engine.owner.crash(error)
             if at % LINKS_AT_ONCE == 0 or self.messages_given_up + self.receivers_given_up > given_up:
-                yield  # one that is given up costs as much as hundreds that are not
+                yield  # giving up one costs as much as checking hundreds
         self._marks = marks
         for link, seconds, holds_up_others in self._occupation.overdue(self.timeout_s):
             try:
@@ -94,11 +100,12 @@ class Progress:
             yield
 
     def _look(self, link: InLink, marks: dict[_Waited, _Mark]) -> None:
-        """Give up what stalls on one link; remember in `marks` what goes on."""
+        """Gives up stalled messages and receivers of one link. Stores in `marks` those that continue."""
         wire, stream = link.wire, link.wire.reader
         holding: list[Leg] = []
         if isinstance(stream, Stream):
-            link.work.resumable.add(stream)  # a link that it waits for may be occupied now, or its account have room
+            # A link that it waits for may be occupied now, or its account may have room.
+            link.work.resumable.add(stream)
             live = stream.live_legs
             holding = [leg for leg in live if leg.holds_back]
             is_free = len(holding) < len(live)
@@ -111,8 +118,8 @@ class Progress:
             self._occupation.see(link, stream, is_slowed=bool(holding))
         unread = wire.unread_bytes
         if unread < 0 or (wire.has_full_session and (holding or not isinstance(stream, Stream))):
-            # It has come whole, or its sender may not send: what it did send waits for receivers looked at above, or
-            # nobody waits for the message.
+            # The message has arrived completely, or its sender may not send. In the second case the received part waits
+            # for receivers that are checked above, or no receiver waits for the message.
             return
         message = (link.delivery_count + link.passed_over, stream)
         pacing = link.attachment.pacing
@@ -122,13 +129,13 @@ class Progress:
             self._give_up(link, patience_s, holds_up_others=False)
 
     def _is_stalled(self, leg: Leg, stream: Stream, marks: dict[_Waited, _Mark], *, others_go_on: bool) -> bool:
-        """Has the receiver of a copy that holds its stream back taken too little of it for too long?
+        """Returns True if the receiver of a copy that holds its stream back has taken too little of it for too long.
 
-        others_go_on  other receivers of the message could take more
+        others_go_on  True if other receivers of the message could take more
         """
         if leg.handle is None and (leg.out.leg is not None or not others_go_on):
-            # Another message is in its way, which is looked at itself; or nobody but the sender waits for the receiver,
-            # and that may grant its credit when it likes.
+            # Another message blocks it, which is checked itself. Or only the sender waits for the receiver, which may
+            # grant its credit when it likes.
             return False
         patience_s = self.timeout_s * leg.out.patience
         is_late = self._is_late(leg, None, stream.received - leg.buffered, patience_s, marks)
@@ -146,7 +153,7 @@ class Progress:
         patience_s: float,
         marks: dict[_Waited, _Mark],
     ) -> bool:
-        """Have too few bytes of it moved for `patience_s`, `size` being all so far?"""
+        """Returns True if too few bytes have moved for `patience_s`. `size` is the total so far."""
         now, mark = self._clock(), self._marks.get(of)
         is_same = mark is not None and mark.message == message and size >= mark.bytes
         if mark is None or not is_same or size - mark.bytes >= MIN_BYTES_PER_S * self.timeout_s:

@@ -1,10 +1,10 @@
-"""Rates, and the buckets of tokens by which they are kept. Source: docs/policy.md, Extensions."""
+"""Rates, and the token buckets that enforce them. Source: docs/policy.md, Extensions."""
 
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-# How long a bucket takes to fill.
+# The seconds in which an empty bucket becomes full.
 BURST_S: Final = 1.0
 
 
@@ -17,7 +17,7 @@ class Rates:
 
 
 class Bucket:
-    """Tokens that flow in evenly. `level` may be below 0: how large a piece is, is known when it is taken."""
+    """Tokens that arrive evenly. `level` may be below 0, because a piece's size is known only when it is taken."""
 
     __slots__ = ("level", "rate")
 
@@ -27,7 +27,7 @@ class Bucket:
 
     @property
     def wait_s(self) -> float:
-        """Until something may be taken: until there is a token."""
+        """The seconds until something may be taken: until there is one token."""
         if self.level >= 1:
             return 0.0
         return (1 - self.level) / self.rate if self.rate else inf
@@ -37,13 +37,13 @@ class Bucket:
         self.level = level if level < most else most
 
     def follow(self, rate: int) -> None:
-        """From now on another rate; what was taken too early stays to be paid."""
+        """Changes the rate. Tokens that were taken too early must still be paid."""
         self.rate = rate
         self.level = min(self.level, rate * BURST_S)
 
 
 def followed(bucket: Bucket | None, rate: int | None) -> Bucket | None:
-    """The bucket of a rate that may have changed; None where there is no rate."""
+    """Returns the bucket for a rate that may have changed, or None if there is no rate."""
     if rate is None:
         return None
     if bucket is None:

@@ -1,4 +1,4 @@
-"""The receivers of addresses: local links that come and go, and what depends on whether there are any."""
+"""The receivers of addresses: adds and removes local links, and updates everything that depends on them."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -26,12 +26,12 @@ class Receivers:
         core.table.beyond.on_first = self._grant_every
 
     def _grant_every(self) -> None:
-        """There is another router: perhaps it has receivers of what every router has."""
+        """Grants credit to the addresses that every router has: the first other router may have receivers for them."""
         for address in self._core.table.every.values():
             self._core.grant_all(address)
 
     def add(self, address: LiveAddress, link: OutLink) -> None:
-        """A link becomes a receiver. It knows its address."""
+        """Makes a link a receiver of the address. The link already stores its address."""
         core, had_path = self._core, address.has_own_path
         address.out_links.append(link)
         if link.attachment.is_edge:
@@ -44,25 +44,26 @@ class Receivers:
         if not had_path:
             core.grant_all(address)
         if address.key[0] == DOWN_CLASS or address.key == UPLINK_KEY:
-            core.table.beyond.add_link(link)  # messages for every router leave by it, too
+            core.table.beyond.add_link(link)  # messages for every router also leave by it
         core.on_changed(address)
 
     def bind(self, link: OutLink, address: LiveAddress) -> None:
-        """A link that the core adopted becomes a receiver."""
+        """Makes a link that the core adopted a receiver."""
         link.address = address
         address.retired_egress -= link.delivery_count
         self.add(address, link)
 
     def unbind(self, link: OutLink) -> None:
-        """A link is no receiver any longer, and stays. What waits for its credit is released."""
+        """Ends the receiving of a link that stays open. Releases the messages that wait for its credit."""
         left = self.take_out((link,))
         link.give_up_queue()
         for address in left:
             self._core.on_changed(address)
 
     def take_out(self, links: Collection[OutLink]) -> list[LiveAddress]:
-        """One look at each address, however many of its links go. Returns them: the caller says that they changed, best
-        when what becomes of the links' messages is known.
+        """Removes links from their addresses, with one look at each address. Returns these addresses.
+
+        The caller reports that they changed, preferably when the outcomes of the links' messages are known.
         """
         core = self._core
         leaving: dict[LiveAddress, list[OutLink]] = {}

@@ -1,4 +1,4 @@
-"""Other routers as destinations: the connection to a neighbour, and each router that can be reached by one.
+"""Other routers as destinations: the connections to neighbours, and the routers that are reached by them.
 
 Source: docs/spec/network.md §4, §10.
 """
@@ -16,7 +16,7 @@ from router.core.streaming_links import StreamingLinks
 from router.core.work import Work
 from router.values import Handle
 
-# Priorities of messages, each with a pair of data links (network §1, §4.3).
+# The priorities of messages. Each has a pair of data links (network §1, §4.3).
 PRIORITIES: Final = 10
 DEFAULT_PRIORITY: Final = 4
 
@@ -30,7 +30,7 @@ class ControlOutLink(OutLink):
 
     __slots__ = ()
     link_type = "router-control"
-    waits_for_others = False  # as ControlInLink.hold
+    waits_for_others = False  # see ControlInLink.hold
 
     @property
     def owning_key(self) -> str:
@@ -44,14 +44,15 @@ class ControlOutLink(OutLink):
 class DataOutLink(OutLink):
     """Carries users' messages to one neighbour.
 
-    slot       of the priorities; streaming links have none
-    heading    (link that the message in the buffer came on, its bytes) → what routers write into it, encoded
-    send_with  (bytes of the message in the buffer, at, inserted, its bytes): sends it with `inserted` at its place
+    slot       its priority; None for a streaming link
+    heading    (link that the message in the buffer arrived on, bytes) → the annotations for other routers, encoded
+    send_with  (bytes of the message in the buffer, at, inserted, inserted's length): sends it with `inserted` put
+               before byte `at`
     """
 
     __slots__ = ("heading", "lent_to", "send_with", "slot", "trunk")
     link_type = "inter-router"
-    patience = 2  # the router nearer to whom it waits for is to act first
+    patience = 2  # the router nearer to the slow client must act first
 
     def __init__(self, identity: int, wire: OutgoingWire, trunk: "Trunk", work: Work, slot: int | None) -> None:
         super().__init__(identity, wire, trunk.attachment, work)
@@ -60,17 +61,17 @@ class DataOutLink(OutLink):
         self.heading: Callable[[InLink | None, int], bytes] = _no_heading
         self.send_with = wire.inserting()
         self.bypass = trunk.streaming
-        self.lent_to: dict[Lent, None] = {}  # links that wait for credit of this one
+        self.lent_to: dict[Lent, None] = {}  # links that wait for this link's credit
 
     def write_early(self) -> None:
-        """Write what has gathered: the neighbour works on it while the pass goes on here."""
+        """Writes the messages so far: the neighbour works on them while the pass continues here."""
         try:
             self.engine.write_early()
         except Exception as error:
             self.engine.owner.crash(error)
 
     def on_receiver_accepted(self, outgoing: Handle) -> None:
-        """As of all, without a call for the count of what crosses. Hot."""
+        """Does the same as OutLink's, without a call for the count of crossing messages. Hot."""
         record = self.unsettled.pop(outgoing, None)
         if record is not None:
             origin, source, since_s = record
@@ -90,12 +91,15 @@ class DataOutLink(OutLink):
             return
         self.settle(outgoing)
 
-    # Presettled messages: their sender gets no more credit than this link has. Else a fast one would fill the queue
-    # with its whole window, since a neighbour returns credit later than a message is written.
+    # Presettled messages: their sender gets no more credit than this link has. Otherwise a fast sender would fill the
+    # queue with its whole window, because a neighbour returns credit later than a message is written.
 
     def share(self, link: Lent, owed: int) -> int:
-        """More would come than may leave, and wait here: each would be copied and accounted for."""
-        link.lender = None  # its next presettled message may leave by another
+        """Withholds credit if more messages would arrive than can leave.
+
+        Each waiting message is copied and accounted for.
+        """
+        link.lender = None  # its next presettled message may leave by another link
         if not self.is_open:
             return owed
         free = self.wire.credit - len(self.queue)
@@ -132,12 +136,12 @@ class DataOutLink(OutLink):
         self._become_idle()
 
     def _become_idle(self) -> None:
-        """A streaming link waits for the next message that needs one."""
+        """Makes a streaming link available for the next message that needs one."""
         if self.slot is None:
             self.trunk.streaming.rest(self)
 
     def abort(self, outgoing: Handle) -> None:
-        """A streaming link is closed, as LargeOutLink.abort says."""
+        """Closes a streaming link, for the reason given in LargeOutLink.abort."""
         if self.slot is None:
             self.trunk.streaming.close(self)
         else:
@@ -152,14 +156,14 @@ class DataOutLink(OutLink):
 class Trunk:
     """One connection to another router.
 
-    tag         0..127, of the connections between routers that this router has
+    tag         0..127, unique among this router's connections to routers
     cost        as both ends agreed
-    container   the container-id of the peer's Open; for people
-    control     control messages leave by it; None while it does not stand
-    data        by priority; a slot whose link is gone stays empty
-    neighbour   the router id that speaks on it and uses it, where that is known
-    admitted    the only router id that may speak on it; None: any
-    streaming   links for messages that have not come whole
+    container   the container-id of the peer's Open, for people
+    control     the link for control messages; None while it does not exist
+    data        by priority; the slot of a link that is gone stays empty
+    neighbour   the router id that uses the connection, if it is known
+    admitted    the only router id that may use it; None: any
+    streaming   links for messages that have not arrived completely
     """
 
     tag: int
@@ -173,7 +177,7 @@ class Trunk:
     streaming: StreamingLinks[DataOutLink] = field(default_factory=StreamingLinks)
 
     def link_for(self, priority: int) -> DataOutLink | None:
-        """The data link of this priority, or of the next lower one that there is."""
+        """Returns the data link of this priority, or of the next lower priority that has one."""
         data = self.data
         for slot in range(min(priority, len(data) - 1), -1, -1):
             if (link := data[slot]) is not None:
@@ -185,9 +189,9 @@ class Trunk:
 class RemoteRouter:
     """Another router of the network.
 
-    node     `0/ID`, as annotations write it
-    trunk    that messages to it take; None: it cannot be reached now
-    origins  nodes of routers whose messages to it may pass here, this one not named
+    node     `0/ID`, as annotations contain it
+    trunk    the connection that messages to it take; None: it cannot be reached now
+    origins  nodes of other routers whose messages to it may pass here
     keys     of the addresses that it is a destination of
     """
 

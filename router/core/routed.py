@@ -1,7 +1,7 @@
-"""Routed links: a link of one peer goes on as a link of another, and the router adds nothing and keeps nothing.
+"""Routed links: a link of one peer continues as a link of another, and the router adds and stores nothing.
 
-Credit and drains are the receiver's, tags the sender's. Messages, outcomes and losses take
-the ways that they take on other links. Sources: docs/spec/routing.md §6.3, §15; docs/spec/network.md §11.
+Credit and drains come from the receiver, and tags from the sender. Messages, outcomes and losses are handled as on
+other links. Sources: docs/spec/routing.md §6.3, §15; docs/spec/network.md §11.
 """
 
 from collections import deque
@@ -21,10 +21,11 @@ from router.core.weights import LARGE_BYTES
 from router.core.work import Work
 from router.values import Condition, Handle
 
-# Messages that the sender may be ahead of the receiver, whose credit may be more. Attack: a receiver that gives credit
-# for a million small messages and takes none: they were all on their way, or in the engine.
+# How many messages the sender may be ahead of the receiver, even if the receiver's credit is larger. Attack: a receiver
+# grants credit for a million small messages and takes none. All of them were on their way, or in the engine.
 MAX_AHEAD: Final = 2048
-# A message has a body. Of the bytes of others the router looks at none: they are the two peers' matter.
+# The error for a message without a body. The router looks at no bytes of other messages: they concern only the two
+# peers.
 EMPTY: Final = Condition(name="amqp:decode-error", description="invalid message format")
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
 _PLAIN: Final = Treatment()
@@ -37,13 +38,13 @@ class Tagged(bytes):
 
 
 class RoutedPath(LiveAddress):
-    """The one way of a routed link. In no table: nobody else finds it.
+    """The only way of a routed link. It is in no table, so no other message finds it.
 
-    on_emptied    called once, when all that waits for the receiver has left
-    in_hand       1 while a message is being given to the receiver, the sender's credit for which is used up
-    is_exhausted  the sender has just said that it has no more
-    begin         takes a message that has not come whole, or has a state
-    has_transaction  has the client's coordinator at the same container given it this one?
+    on_emptied    called once, when everything that waits for the receiver has left
+    in_hand       1 while a message is being given to the receiver, and has used up a credit of the sender
+    is_exhausted  True while the sender has just reported that it has no more messages
+    begin         takes a message that has not arrived completely, or has a state
+    has_transaction  tells whether the client's coordinator at the same container gave it this transaction
     """
 
     __slots__ = ("begin", "has_transaction", "in_hand", "inward", "is_exhausted", "on_emptied", "onward")
@@ -62,7 +63,7 @@ class RoutedPath(LiveAddress):
         self.out_links = deque((onward,))
 
     def relay_credit(self) -> None:
-        """The sender may send what the receiver takes, beyond what is under way."""
+        """Grants the sender the receiver's credit, minus the messages that are under way."""
         inward, onward = self.inward, self.onward
         if not (inward.is_open and onward.is_open) or inward.holds & _HOLDS_CREDIT:
             return
@@ -70,11 +71,14 @@ class RoutedPath(LiveAddress):
             inward.stop_drain()
         more = min(onward.wire.credit, MAX_AHEAD) - len(onward.queue) - inward.wire.credit - self.in_hand
         if more > 0:
-            inward.wire.grant(more)  # rates are kept by taking nothing, not by giving less
+            inward.wire.grant(more)  # rate limits delay the taking of messages, not the credit
             inward.work.touched.add(inward.engine)
 
     def drain(self) -> bool:
-        """The receiver drains. Asks the sender for the rest; False: it has no credit left for any."""
+        """Asks the sender for its remaining messages, because the receiver drains.
+
+        Returns False if it has no credit left.
+        """
         inward = self.inward
         if not inward.is_open or self.is_exhausted:
             return False
@@ -90,7 +94,10 @@ class RoutedPath(LiveAddress):
 
 
 class _Routed:
-    """The common part of both links, as management shows it. is_own: the router attached it"""
+    """The common part of both links, as management shows them.
+
+    is_own  True if the router attached the link
+    """
 
     __slots__ = ()
     attachment: Connection
@@ -98,7 +105,7 @@ class _Routed:
     path: RoutedPath
 
     def _may_name(self, transaction: bytes | None) -> bool:
-        """What the container says of transactions is its own."""
+        """Returns True if the peer may name the transaction. A container may name any."""
         return self.is_own or self.path.has_transaction(transaction)
 
     @property
@@ -111,16 +118,18 @@ class _Routed:
 
 
 class RoutedIn(_Routed, InLink):
-    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more.
+    """The link on which messages of a routed link arrive. Its credit is exactly the receiver's credit.
 
-    room_bytes  what may wait of what comes from a container, on its receiver's account: that has asked for it.
-    Attack: a few clients that ask for much and take nothing. It was on the account of the container's connection, and
-    when that was full nobody got anything from the container any more.
+    room_bytes  the bytes from a container that may wait. The receiver's account pays for them, because the receiver
+                asked for them.
+    Attack: a few clients that ask for much and take nothing. Their messages were charged to the container's connection,
+    and when its account was full, no client got anything from the container.
     """
 
     __slots__ = ("is_own", "path", "room_bytes")
     room_bytes: int
-    relays_states = True  # a transaction's, for instance, without which the message would be outside of it
+    # For example a transaction's state, without which the message would be outside of the transaction.
+    relays_states = True
 
     @property
     def payer(self) -> tuple[Account, int]:
@@ -134,7 +143,7 @@ class RoutedIn(_Routed, InLink):
         return self._may_name(self.wire.transaction(delivery))
 
     def grant_owed(self) -> None:
-        """Nobody is owed credit: that is the receiver's to give."""
+        """Grants nothing: only the receiver gives credit. Reports a sender that is over its credit."""
         self.owed = 0
         if self.is_open and self.wire.credit < 0 and self.on_over_credit is not None:
             self.on_over_credit()
@@ -169,14 +178,15 @@ class RoutedOut(_Routed, OutLink):
 
     def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
-        self.send_as: Callable[[int, Handle], Handle] = wire.send_as  # looked up once: it is called for each message
+        # Looked up once, because it is called for each message.
+        self.send_as: Callable[[int, Handle], Handle] = wire.send_as
 
     @property
     def peer(self) -> str:
         return str(self.path.inward.identity)
 
     def on_credit(self) -> None:
-        # First, lest a drain that comes with the credit finds the sender without any.
+        # This comes first. Otherwise a drain that arrives together with the credit finds the sender without credit.
         self.path.relay_credit()
         super().on_credit()
 
@@ -190,11 +200,14 @@ class RoutedOut(_Routed, OutLink):
 
     @property
     def has_waiting(self) -> bool:
-        """Is there what the sender has sent and the receiver had no room for?"""
+        """True if the sender sent messages for which the receiver had no room."""
         return bool(self.queue) or self.leg is not None
 
     def may_transact(self, delivery: Handle) -> bool:
-        """A receiver may settle, after the Discharge, what it gave its outcome before."""
+        """Returns True if the receiver may name the transaction.
+
+        After the Discharge a receiver may settle a delivery that had its outcome before.
+        """
         return self._may_name(self.wire.transaction(delivery)) or self._repeats(delivery)
 
     def _repeats(self, delivery: Handle) -> bool:
@@ -211,7 +224,10 @@ class RoutedOut(_Routed, OutLink):
         self.path.relay_credit()
 
     def enqueue(self, item: Queued) -> None:
-        """The engine may have released the delivery of a large message, with tag and state, before its turn comes."""
+        """Queues a message with its tag and state.
+
+        The engine may have released the delivery of a large message before its turn comes.
+        """
         if isinstance(item.leg, Leg):
             wire, source = self.path.inward.wire, item.leg.stream.source
             item.leg.tag = wire.tag(source)
@@ -224,7 +240,7 @@ class RoutedOut(_Routed, OutLink):
         self.wire.next_tag = self.path.inward.wire.tag(leg.stream.source) if leg.tag is None else leg.tag
 
     def _drop_presettled(self) -> None:
-        """The receiver gave credit for each: what waits is for its session's window."""
+        """Drops nothing: the receiver gave credit for each message. What waits, waits for its session's window."""
 
     def send_payload(
         self, origin: object, source: Handle | None, since_s: int, payload: bytes, *, is_settled: bool
@@ -235,7 +251,7 @@ class RoutedOut(_Routed, OutLink):
 
 
 def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """A message has come whole: it goes on as it is."""
+    """Forwards a message that has arrived completely, unchanged."""
     assert isinstance(address, RoutedPath)
     out = address.onward
     if not size:
@@ -276,7 +292,10 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
 
 
 def _forward_drained(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """As `forward_routed` while the receiver drains. A sender without credit tells nobody that this was its last."""
+    """Forwards as `forward_routed` while the receiver drains.
+
+    A sender without credit does not announce its last message.
+    """
     assert isinstance(address, RoutedPath)
     address.forward(link, address, delivery, size)
     if link.wire.credit <= 0 and address.onward.is_open:
@@ -284,7 +303,7 @@ def _forward_drained(link: InLink, address: LiveAddress, delivery: Handle, size:
 
 
 def _give_later(link: InLink, out: RoutedOut, delivery: Handle, size: int, *, is_settled: bool) -> None:
-    """The receiver has no room now, or its room is to be counted."""
+    """Queues a message because the receiver has no room now, or its room must be calculated."""
     payload = Tagged(link.work.copy(size))
     payload.tag = link.wire.tag(delivery)
     charge = Charge(link, size)

@@ -32,10 +32,10 @@ def _nowhere(_delivery: Handle, _size: int) -> None:
 
 
 def hops(address: LiveAddress, link: InLink | None, size: int, *, is_streamed: bool) -> list[OutLink]:
-    """The links for one message to `address`, which is in the buffer; none where nobody receives.
+    """Returns the links for one message to `address`, which is in the buffer. Empty if there is no receiver.
 
-    link         that it came on; None: it is this router's own
-    is_streamed  it has not come whole
+    link         the link that it arrived on; None: it is this router's own
+    is_streamed  True if it has not arrived completely
     """
     if address.far is not None:
         return address.far.hops(address, link, size, is_streamed=is_streamed)
@@ -47,7 +47,7 @@ def hops(address: LiveAddress, link: InLink | None, size: int, *, is_streamed: b
 
 
 def elsewhere(address: LiveAddress, link: InLink | None) -> Iterable[OutLink]:
-    """The local receivers, but for those on the connection between an edge and an interior that the message came by."""
+    """Returns the local receivers, except those on the same edge or interior connection as the message."""
     if link is None or not link.attachment.is_edge:
         return address.out_links
     origin = link.attachment
@@ -55,7 +55,7 @@ def elsewhere(address: LiveAddress, link: InLink | None) -> Iterable[OutLink]:
 
 
 def least_loaded_elsewhere(address: LiveAddress, link: InLink | None) -> OutLink | None:
-    """As least_loaded; None: there is none elsewhere."""
+    """Returns the receiver that least_loaded would choose among `elsewhere`, or None if there is none."""
     if link is None or not link.attachment.is_edge:
         return least_loaded(address)
     best: OutLink | None = None
@@ -70,7 +70,7 @@ def least_loaded_elsewhere(address: LiveAddress, link: InLink | None) -> OutLink
 
 
 def next_in_turn_elsewhere(address: LiveAddress, link: InLink | None) -> OutLink | None:
-    """As next_in_turn; None: there is none elsewhere."""
+    """Returns the receiver that next_in_turn would choose among `elsewhere`, or None if there is none."""
     if link is None or not link.attachment.is_edge:
         return next_in_turn(address)
     found: OutLink | None = None
@@ -109,7 +109,7 @@ def next_in_turn(address: LiveAddress) -> OutLink:
     out = out_links[0]
     out_links.rotate(-1)
     if out.leg is not None:
-        # An unfinished message occupies it: others pass where they can.
+        # An unfinished message occupies the link: use another link if possible.
         for other in out_links:
             if other.leg is None:
                 out_links.remove(other)

@@ -16,7 +16,10 @@ Judge = Callable[[bytes], Condition | Literal[True] | None]
 
 
 class ServiceInLink(ControlInLink):
-    """judge  gets each message; returns why it is rejected, or True where its credit returns with the answer"""
+    """A link on which the router receives messages for a service.
+
+    judge  gets each message. Returns why it is rejected, or True if its credit returns with the answer
+    """
 
     __slots__ = ("judge",)
     link_type = "endpoint"
@@ -30,7 +33,10 @@ class ServiceInLink(ControlInLink):
         judge: Judge,
         limit: int,
     ) -> None:
-        """limit  bytes of a message: a longer one is rejected, and not held while it comes"""
+        """Sets the limit.
+
+        limit  bytes of a message. A longer one is rejected, and not kept while it arrives
+        """
         super().__init__(identity, wire, attachment, work, _taken, limit)
         self.judge = judge
 
@@ -39,7 +45,7 @@ class ServiceInLink(ControlInLink):
         return 4
 
     def take(self, delivery: Handle, payload: bytes) -> None:
-        # `Gathering` looks at the limit as parts come, and never at a message that comes in one.
+        # `Gathering` checks the limit as parts arrive, but never for a message that arrives in one piece.
         judged = TOO_LARGE if len(payload) > self.limit else self.judge(payload)
         if not self.is_open:
             return
@@ -53,14 +59,17 @@ class ServiceInLink(ControlInLink):
 
 
 def _taken(_payload: bytes) -> None:
-    """`judge` has had it."""
+    """Does nothing: `judge` has already had the message."""
 
 
 class ServiceOutLink(OutLink):
-    """on_room  gets how many messages more may be sent, whenever the peer has given credit"""
+    """A link on which the router sends messages of a service.
+
+    on_room  gets the number of further messages that may be sent, whenever the peer has given credit
+    """
 
     __slots__ = ("on_room",)
-    waits_for_others = False  # an edge whose heart is not heard is dropped
+    waits_for_others = False  # an edge is dropped if its heartbeats do not arrive
 
     def __init__(
         self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work, on_room: Callable[[int], None]
@@ -78,7 +87,7 @@ class ServiceOutLink(OutLink):
 
 
 class DownOutLink(OutLink):
-    """By which an edge gets what is for itself."""
+    """The link by which an edge gets messages for itself."""
 
     __slots__ = ()
     link_type = "edge-downlink"

@@ -1,4 +1,4 @@
-"""Gives up what one connection has the router hold, when memory is short."""
+"""Frees what the router holds for one connection, when memory is short."""
 
 from collections import deque
 
@@ -8,9 +8,9 @@ from router.core.out_links import OutLink, lose_queued
 
 
 def shed(core: Core) -> str | None:
-    """Close the connection that holds most, and drop what it has sent and no receiver has taken.
+    """Closes the connection that holds most, and drops its messages that no receiver has taken.
 
-    Returns its name; None: nobody holds what would help.
+    Returns its name, or None if no connection holds enough to help.
     """
     account = core.budgets.router.shed()
     if account is None:
@@ -24,7 +24,10 @@ def shed(core: Core) -> str | None:
 
 
 def _drop_waiting(out: OutLink, senders: set[object]) -> None:
-    """The messages of `senders` that wait on a link leave its queue. Parts of larger ones go with their senders."""
+    """Removes the waiting messages of `senders` from a link's queue.
+
+    Parts of larger messages end with their senders.
+    """
     dropped = [item for item in out.queue if item.leg is None and item.charge.payer in senders]
     if dropped:
         out.queue = deque(item for item in out.queue if item.leg is not None or item.charge.payer not in senders)

@@ -1,7 +1,7 @@
-"""The links of one connection between routers for messages that have not come whole, and whose they are.
+"""The links between two routers for messages that have not arrived completely, and the users of these links.
 
-What a receiver elsewhere does not take stays on the link, and with it what comes behind: so each sender has a link of
-its own, with a session of its own as far as there are enough, and each user a share of them.
+If a distant receiver does not take a message, the message stays on the link and blocks later messages. So each sender
+has its own link, with its own session if there are enough, and each user has a share of the links.
 
 Attack: large messages to receivers that take nothing. All other large messages between the routers waited for them.
 """
@@ -19,13 +19,13 @@ from router.core.ports import OutgoingWire
 from router.core.work import Work
 from router.values import Handle
 
-# Links that one user's senders may have at a time; further messages of his wait behind his own.
+# The links that one user's senders may have at a time. The user's further messages wait for the earlier ones.
 MOST_OF_USER: Final = 16
-# The same for a connection to another router, which has users of its own. Attack: a user on many edges, or routers.
+# The same limit for a connection to another router, which has its own users. Attack: a user on many edges, or routers.
 MOST_OF_NEIGHBOUR: Final = 3 * MOST_OF_USER
-# On one connection. Attack: clients that begin messages and do not end them, each of which would have its own.
+# The limit of one connection. Attack: clients that begin messages and do not end them, so that each takes a link.
 MAX_STREAMING_LINKS: Final = 1024
-# So many idle links are looked at for one that was nobody's or is nobody's any more.
+# The number of idle links to check for one that no user has.
 _LOOKED_AT: Final = 8
 
 
@@ -33,9 +33,11 @@ L = TypeVar("L", bound=OutLink)
 
 
 class StreamingLinks(Generic[L]):
-    """idle    links that no message occupies: those whose senders are gone first, then the oldest
-    attach   attaches one more; None: it cannot be, now
-    close    closes one
+    """The links for streamed messages of one connection.
+
+    idle    links that no message occupies: first those whose senders are gone, then the oldest
+    attach  attaches one more link; None: impossible now
+    close   closes a link
     """
 
     def __init__(self) -> None:
@@ -45,14 +47,14 @@ class StreamingLinks(Generic[L]):
         self._all: set[L] = set()
         self._users: dict[L, str | Account] = {}
         self._of_user: dict[str | Account, dict[L, None]] = {}
-        self._senders: dict[L, InLink] = {}  # those that are there
+        self._senders: dict[L, InLink] = {}  # only senders that still exist
         self._of_sender: dict[InLink, L] = {}
-        self._untold: set[L] = set()  # of whose latest message nobody says what became of it
+        self._untold: set[L] = set()  # links whose latest message will get no outcome
 
     def take(self, sender: InLink | None) -> L | None:
-        """A link for a message that has not come whole, lest it holds up the others. None: there is none.
+        """Returns a link for a message that has not arrived completely, so that it does not delay others, or None.
 
-        sender  None: it is this router's own
+        sender  None: the message is this router's own
         """
         if sender is None:
             return self._any()
@@ -62,7 +64,8 @@ class StreamingLinks(Generic[L]):
             return own
         account = sender.attachment.account
         is_neighbour = sender.attachment.is_neighbour
-        # By his name, which stays when he comes again. Attack: a user who reconnects, each time with a further share.
+        # By the user's name, which is the same after a reconnect. Attack: a user who reconnects and gets a further
+        # share each time.
         user = account.user.name if account.user is not None and not is_neighbour else account
         link = self._share_of(user, MOST_OF_NEIGHBOUR if is_neighbour else MOST_OF_USER)
         if link is not None:
@@ -79,14 +82,14 @@ class StreamingLinks(Generic[L]):
         return link
 
     def _share_of(self, user: str | Account, most: int) -> L | None:
-        """One of the user's own, where he has all he may: an idle one, or that which he took first."""
+        """Returns an own link of a user who has the maximum: an idle one, or the user's first one."""
         of_user = self._of_user.get(user, {})
         if len(of_user) < most:
             return None
         return next((link for link in of_user if link in self.idle), None) or next(iter(of_user))
 
     def _any(self) -> L | None:
-        """One that is nobody's and alone, a new one, or the oldest idle one."""
+        """Returns a link that no user has and whose session is idle, or a new one, or the oldest idle one."""
         idle = self.idle
         found: L | None = None
         for link in list(islice(idle, _LOOKED_AT)):
@@ -96,7 +99,7 @@ class StreamingLinks(Generic[L]):
                 found = link
                 break
             if link in idle:
-                idle.move_to_end(link)  # others are looked at next
+                idle.move_to_end(link)  # check other links next time
         if found is None:
             found = self._attached() or next(iter(idle), None)
         if found is not None:
@@ -115,11 +118,11 @@ class StreamingLinks(Generic[L]):
         return is_nobodys and self._is_alone(link) and not link.wire.backlog_bytes
 
     def _is_alone(self, link: L) -> bool:
-        """Is every other link of its session idle?"""
+        """Returns True if every other link of its session is idle."""
         return all(core is link or core in self.idle for core in link.wire.session_cores())
 
     def _disown(self, link: L) -> None:
-        """It is somebody else's from now on, or nobody's."""
+        """Removes the current user and sender of the link."""
         sender = self._senders.pop(link, None)
         if sender is not None and self._of_sender.get(sender) is link:
             del self._of_sender[sender]
@@ -131,7 +134,7 @@ class StreamingLinks(Generic[L]):
                 del self._of_user[user]
 
     def rest(self, link: L) -> None:
-        """Its message is over: it waits for the next, if there is none that waits."""
+        """Marks the link as idle if its message is over and no other message waits."""
         if not link.is_open or link.leg is not None or link.queue:
             return
         self.idle[link] = None
@@ -140,10 +143,10 @@ class StreamingLinks(Generic[L]):
             self._close_if_untold(link)
 
     def sender_gone(self, sender: InLink) -> None:
-        """Others may have its link.
+        """Makes the link of a sender that is gone available to other senders.
 
-        Attack: presettled messages to a receiver that takes nothing, each by a sender that goes. Whoever had the link
-        next would wait behind it; it is closed instead, when all has left.
+        Attack: presettled messages to a receiver that takes nothing, each from a sender that disconnects. The next
+        sender on the link would wait for these messages. So the link is closed when everything has left.
         """
         link = self._of_sender.pop(sender, None)
         if link is None:
@@ -154,39 +157,44 @@ class StreamingLinks(Generic[L]):
             self.idle.move_to_end(link, last=False)
 
     def _close_if_untold(self, link: L) -> None:
-        """Not before all has left: what has not would stay in the session with the link gone, and count for ever.
+        """Closes an idle link whose last message gets no outcome, but only after all its bytes have left.
 
-        Attack: presettled messages that are a little larger than the window, by senders that go. Once half a MiB of
-        them stayed nothing passed by the session any more; with each session so, nobody's large messages passed.
+        Bytes that have not left would stay in the session after the link is gone, and count forever. Attack: presettled
+        messages a little larger than the window, from senders that disconnect. When half a MiB of them stayed, the
+        session was blocked. With all sessions blocked, no large message could pass.
         """
         if link in self.idle and link in self._untold and not link.wire.backlog_bytes:
             self.close(link)
 
     def forget(self, link: L) -> None:
-        """The link is gone."""
+        """Removes a link that is gone."""
         self._all.discard(link)
         self.idle.pop(link, None)
         self._untold.discard(link)
         self._disown(link)
 
     def surplus(self, spare: int, at_once: int) -> list[L]:
-        """Idle links above `spare` that may be closed, at most `at_once`.
+        """Returns idle links above `spare` that may be closed, at most `at_once`.
 
-        Not one whose messages have no outcome yet: they would get one that nobody gave. Nor one with some to send.
+        Leaves out links whose messages have no outcome yet: they would get an outcome that no receiver gave. Also
+        leaves out links with bytes to send.
         """
         over = max(len(self.idle) - spare, 0)
         done = (link for link in self.idle if not (link.unsettled or link.wire.backlog_bytes))
         return list(islice(done, min(over, at_once)))
 
     def clear(self) -> None:
-        """The connection is gone. What refers to it, and it to that, would stay until cycles are looked for."""
+        """Removes the references of a connection that is gone, so that no cycle waits for the garbage collector."""
         self.attach, self.close = lambda: None, lambda _link: None
         for each in (self._all, self.idle, self._users, self._of_user, self._senders, self._of_sender, self._untold):
             each.clear()
 
 
 class LargeOutLink(OutLink):
-    """Between an edge and its interior: bound to no address, since each message says which it is for."""
+    """A link between an edge and its interior.
+
+    It is bound to no address, because each message names its own address.
+    """
 
     __slots__ = ("home",)
 
@@ -202,8 +210,10 @@ class LargeOutLink(OutLink):
         self.home = home
 
     def abort(self, outgoing: Handle) -> None:
-        """The message under way will never be whole. An aborted Transfer waits for the window, which it may have filled
-        itself, and the next message on the link behind it; a Detach does not.
+        """Closes the link, because the message under way stays incomplete.
+
+        An aborted Transfer would wait for the window, which the message may have filled itself, and the next message
+        would wait for the Transfer. A Detach does not wait.
         """
         self.home.close(self)
 

@@ -1,11 +1,11 @@
-"""Messages of many frames, forwarded while they arrive.
+"""Messages of many frames, which the router forwards while they arrive.
 
-A stream reads from its incoming link only while every receiver it feeds keeps up, so at most HIGH_BYTES and one read of
-it wait, BEHIND_BYTES of a multicast behind another message; beyond that the sender's session window closes.
+A stream reads from its incoming link only while all its receivers keep up. So at most HIGH_BYTES and one read wait, or
+BEHIND_BYTES of a multicast that waits for another message. If more arrives, the sender's session window closes.
 
-What waits is one copy for all receivers. For each of them the engine gets a piece at a time, as that leaves. The sender
-pays for what waits, and for what the engine holds until the message has ended. A receiver pays for what it does not
-read, and for whole messages that it does not settle.
+The waiting bytes are stored once for all receivers. For each receiver the engine gets one piece at a time, when the
+previous piece has left. The sender pays for the waiting bytes, and for what the engine holds until the message has
+ended. A receiver pays for bytes that it does not read, and for whole messages that it does not settle.
 
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
@@ -27,24 +27,24 @@ from router.core.selection import AnonymousInLink, hops
 from router.core.weights import STREAMED_BYTES
 from router.values import Condition, DeliveryState, Handle
 
-# Bytes that may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
-# through a slow receiver.
+# The sender is held back if this number of bytes waits for one receiver. Attack: a fast sender fills our memory through
+# a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
 # Bytes of a multicast that may wait for receivers which other streamed messages occupy, while its sender's account has
-# much room. Attack: two large multicasts that enter the network at different routers, each of which occupies the
-# receivers near its sender and waits for those near the other, would wait for each other.
+# much room. Attack: two large multicasts enter the network at different routers. Each occupies the receivers near its
+# sender and waits for the receivers near the other, so they would wait for each other.
 BEHIND_BYTES: Final = 2 * 1024 * 1024
-# Bytes of a copy that the engine gets at a time, of all copies of a message together, of one at most and at least. The
-# engine keeps that much for each until the copy is settled, and its sender pays for it until the message has ended.
-# Attack: large multicasts that never end, to many receivers.
+# Bytes of a copy that the engine gets at a time: for all copies of a message together, and at most and at least for one
+# copy. The engine keeps that much for each copy until it is settled, and the sender pays for it until the message has
+# ended. Attack: large multicasts that never end, to many receivers.
 _PIECES_BYTES: Final = 1024 * 1024
 _MOST_OF_A_PIECE: Final = 16 * 1024
 _LEAST_OF_A_PIECE: Final = 2 * 1024
-# A copy whose beginning differs from the others', by annotations, has so much of it for itself.
+# A copy whose annotations differ from the others' stores this number of bytes for itself.
 _OWN_BYTES: Final = 4 * 1024
 
-# A consumer inside the router takes messages in one piece; a larger one is a mistake or an attack.
+# A consumer inside the router takes a message in one piece. A larger message is a mistake or an attack.
 REQUEST_TOO_LARGE: Final = Condition(
     name="amqp:link:message-size-exceeded",
     description=f"A request to the router itself may have at most {HIGH_BYTES} bytes",
@@ -52,31 +52,34 @@ REQUEST_TOO_LARGE: Final = Condition(
 
 
 class Leg:
-    """One receiver's copy of a streamed message: waiting in the link's queue, then occupying the link, then over.
+    """One receiver's copy of a streamed message. It waits in the link's queue, occupies the link, and is then over.
 
     It is the Origin of the copy.
 
-    INVARIANT: `handle` is looked at only while the leg occupies its link (out.leg is self) or its link has a record
-    of it; afterwards the engine may have made another delivery of it.
+    INVARIANT: `handle` is used only while the leg occupies its link (out.leg is self) or its link has a record of it.
+    Later the engine may have used the object for another delivery.
     """
 
     __slots__ = ("handle", "is_decided", "is_over", "out", "own", "place", "state", "stream", "tag")
 
     def __init__(self, stream: "Stream", out: OutLink, own: bytes, replaced: int) -> None:
-        """own, replaced  as of Beginning"""
+        """Sets up a copy that has not started.
+
+        own, replaced  as in Beginning
+        """
         self.stream = stream
         self.out = out
         self.handle: Handle | None = None
-        # The sender's, where the copy goes on with them and waits.
+        # The tag and state that the sender gave, if the copy keeps them and has to wait.
         self.tag: bytes | None = None
         self.state: DeliveryState | None = None
-        self.is_over = False  # sent, aborted or lost: takes no more
-        self.is_decided = False  # its receiver has given the outcome, which counts from the end of the copy
+        self.is_over = False  # sent, aborted or lost: takes nothing more
+        self.is_decided = False  # its receiver has given the outcome, which counts when the copy has ended
         self.own = own
         self.place = Place(replaced)
 
     def start(self) -> None:
-        """The link has credit for this delivery: it is occupied until the message ends."""
+        """Starts the copy, because the link has credit for it. It occupies the link until the message ends."""
         out, stream = self.out, self.stream
         out.occupy(self)
         out.delivery_count += 1
@@ -91,7 +94,7 @@ class Leg:
         self.feed()
 
     def _carry_state(self, handle: Handle) -> None:
-        """The state that the sender gives on its Transfers goes on with those of the copy."""
+        """Gives the copy's Transfers the state that the sender gave on its Transfers."""
         stream = self.stream
         if self.state is not None:
             self.out.wire.give_state(handle, self.state)
@@ -99,7 +102,10 @@ class Leg:
             self.out.wire.relay_state(handle, stream.source, state)
 
     def feed(self) -> bool:
-        """Give the engine what comes next, as far as that leaves. Is the link free for the next message now?"""
+        """Gives the engine the next bytes, as far as they can leave.
+
+        Returns True if the link is now free for its next message.
+        """
         handle, stream = self.handle, self.stream
         if handle is None or self.is_over:
             return False
@@ -107,7 +113,7 @@ class Leg:
         if self.own or place.position < parts.end:
             out, wire = self.out, self.out.wire
             if stream.is_complete and stream.has_one_copy:
-                room = parts.kept + len(self.own)  # its only receiver pays for what it does not read
+                room = parts.kept + len(self.own)  # its only receiver pays for bytes that it does not read
             elif out.attachment.is_blocked:
                 return False
             else:
@@ -132,35 +138,35 @@ class Leg:
 
     @property
     def buffered(self) -> int:
-        """Bytes that the receiver has yet to take."""
+        """The bytes that the receiver has not yet taken."""
         waiting = self.stream.parts.end - self.place.position + len(self.own)
         if self.handle is None or self.is_over:
             return waiting
         return waiting + self.out.wire.buffered(self.handle)
 
     def may_take(self, limit: int) -> bool:
-        """May more of the message be read, as far as this copy goes?"""
+        """Returns True if this copy allows more of the message to be read."""
         return self.buffered < limit or self._may_wait_behind()
 
     def _may_wait_behind(self) -> bool:
-        """Does it wait for others, or hold up others, so that what need not be held is held?"""
+        """Returns True if the copy waits for other messages or delays them, so that its sender must not wait too."""
         stream = self.stream
         link = stream.link
         if self.handle is not None or link.holds or not link.attachment.account.has_much_room():
             return False
         if self.out.leg is not None and stream.is_multicast and stream.parts.kept < BEHIND_BYTES:
             return True
-        # Attack: large messages that wait fill the window of a session which another's message needs to go on, such as
-        # the one that a router of another make has for all its large messages.
+        # Attack: large messages that wait fill the window of a session that another message needs to continue. For
+        # example, a router of another make uses one session for all its large messages.
         return link.wire.fills_session
 
     @property
     def holds_back(self) -> bool:
-        """Has the receiver so much to take that no more of the message is read?"""
+        """True if so much waits for the receiver that no more of the message is read."""
         return self.buffered >= LOW_BYTES
 
     def turn_settled(self) -> None:
-        """The copy needs no outcome after all."""
+        """Removes the record of the copy, because it needs no outcome after all."""
         out = self.out
         if out.leg is self and self.handle is not None and out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
@@ -183,7 +189,7 @@ class Leg:
         self.own = b""
 
     def _leave(self) -> None:
-        """The copy takes no more."""
+        """Marks the copy as over: it takes nothing more."""
         self.is_over = True
         self._drop_own()
         self.stream.leave(self)
@@ -195,7 +201,7 @@ class Leg:
         out.vacate()
         self._leave()
         if handle in out.unsettled:
-            # A copy is complete. Of one of several the receiver may have decided before that.
+            # The copy is complete. If there are several copies, its receiver may have decided before its end.
             out.weigh(handle, stream.piece_bytes)
             if not stream.has_one_copy:
                 self._decide(out.wire.remote_state(handle))
@@ -205,7 +211,7 @@ class Leg:
             stream.conclude(ACCEPTED)
 
     def abort(self) -> None:
-        """The message will never be complete: the receiver must not take its part for one."""
+        """Aborts the copy of a message that stays incomplete: the receiver must not take its part for a message."""
         if self.is_over:
             return
         self._leave()
@@ -218,38 +224,41 @@ class Leg:
         out.abort(self.handle)
 
     def cut(self) -> None:
-        """The receiver settled before the end: it gets no more, and its link is free."""
+        """Ends the copy because the receiver settled before its end. It gets no more, and its link is free."""
         if not self.is_over and self.handle is not None:
             self._leave()
             self.out.wire.abort(self.handle)
             self.out.vacate()
             self.out.refresh_room()
-            self.stream.link.work.resumable.add(self.stream)  # perhaps it alone held the others back
+            self.stream.link.work.resumable.add(self.stream)  # perhaps only this copy held the others back
 
     def break_off(self) -> None:
-        """The link is about to be closed: what it has of the message is no message. `lose` follows."""
+        """Aborts the delivery because the link is about to be closed: the part must not look like a message.
+
+        `lose` follows.
+        """
         if self.handle is not None:
             self.out.wire.abort(self.handle)
 
     def give_up(self) -> None:
-        """The receiver takes nothing: it does not get the rest, and its link is free for the next message."""
+        """Ends the copy of a receiver that takes nothing. The receiver does not get the rest, and its link is free."""
         if not self.is_over:
             self.abort()
             self.stream.on_leg_lost(was_sent=True)
 
     def lose(self, *, was_sent: bool) -> None:
-        """The link went away."""
+        """Ends the copy because its link is gone."""
         if not self.is_over:
             self._leave()
             self.stream.on_leg_lost(was_sent=was_sent)
 
     def forgo_outcome(self) -> None:
-        """The sender has settled: no copy of its message needs an outcome any more."""
+        """Notes that the sender has settled: no copy of its message needs an outcome any more."""
         self.stream.is_settled = True
         self.stream.on_sender_settled()
 
     def settle(self) -> None:
-        """The receiver has given its outcome, and the sender has settled."""
+        """Settles the delivery: the receiver has given its outcome, and the sender has settled."""
         assert self.handle is not None
         self.out.settle_early(self.handle)
 
@@ -259,7 +268,7 @@ class Leg:
             self.stream.decide(self, effective(state))
 
     def _on_settled(self, state: int) -> None:
-        """The receiver has settled, or is gone."""
+        """Handles that the receiver has settled, or is gone."""
         if self.is_decided:
             self.stream.on_settled(self)
         else:
@@ -317,19 +326,22 @@ class Stream(Copies):
     def __init__(
         self, link: InLink, source: Handle, copies: "list[Beginning]", whole: bytes, *, is_multicast: bool
     ) -> None:
-        """whole  what has come, as it is for most of the copies"""
+        """Starts the copies for which there is room, and queues the others.
+
+        whole  the bytes that have arrived, as most of the copies get them
+        """
         super().__init__(link, source, link.work.now_s, len(copies))
-        self.is_multicast = is_multicast  # elsewhere there may be other copies of it
+        self.is_multicast = is_multicast  # other routers may have more copies of it
         self.is_settled = link.is_settled(source)
         self.is_complete = False
-        self.is_over = False  # aborted or nobody left: what still arrives is discarded
+        self.is_over = False  # aborted, or without receivers: what still arrives is discarded
         self.received = self._paid = len(whole)
         self._rest, link.rest = link.rest, None
         self.parts = Parts()
         self.parts.add(whole)
         self.legs = [Leg(self, *beginning) for beginning in copies]
-        self._live = dict.fromkeys(self.legs)  # those that may take more
-        self.begun = 0  # of these, how many have started
+        self._live = dict.fromkeys(self.legs)  # the copies that may take more
+        self.begun = 0  # how many of these have started
         self.own_bytes = sum([len(leg.own) for leg in self.legs])
         self._charged = 0  # bytes
         each = min(_PIECES_BYTES // len(copies), _MOST_OF_A_PIECE)
@@ -351,7 +363,7 @@ class Stream(Copies):
 
     @property
     def has_source(self) -> bool:
-        """Returns True while `source` is this message: a settled one is released when the end of it has come."""
+        """True while `source` is this message: a settled one is released when its end has arrived."""
         return self.wants_outcome and self.link.is_open and not (self.is_settled and self.is_complete)
 
     @property
@@ -359,7 +371,7 @@ class Stream(Copies):
         return len(self.legs) == 1
 
     def leave(self, leg: Leg) -> None:
-        """A copy takes no more."""
+        """Removes a copy that takes nothing more."""
         del self._live[leg]
         self.begun -= leg.handle is not None
         if not self._live:
@@ -367,7 +379,7 @@ class Stream(Copies):
         self._charge()
 
     def _charge(self) -> None:
-        """Charge the sender for what is held: the parts, and what the engine has of copies under way."""
+        """Charges the sender for the parts that are held, and for what the engine holds of copies under way."""
         held = self.parts.kept + self.own_bytes + self.begun * (RECORD_BYTES + self.piece_bytes)
         more, self._charged = held - self._charged, held
         if more:
@@ -379,7 +391,7 @@ class Stream(Copies):
         return list(self._live)
 
     def _feed(self) -> None:
-        """Give each receiver what it takes, and forget what all have taken."""
+        """Gives each receiver what it takes, and drops the parts that all receivers have taken."""
         for leg in list(self._live):
             if leg.feed():
                 leg.out.refresh_room()
@@ -387,16 +399,16 @@ class Stream(Copies):
             self.parts.forget(min([leg.place.number for leg in self._live]))
 
     def _may_go_on(self) -> bool:
-        """Pay for the bytes that were read. May more be?"""
+        """Pays for the bytes that were read. Returns True if more may be read."""
         size, self._paid = self.received - self._paid, self.received
         return self.link.pay(size)
 
     def more(self) -> None:
-        """Frames came, or a receiver took some: move what may be moved."""
+        """Moves what may be moved, because frames arrived or a receiver took some."""
         self._move(HIGH_BYTES)
 
     def resume(self) -> None:
-        """A receiver took some, or went away."""
+        """Continues because a receiver took some, or is gone."""
         self._feed()
         if self.link.is_open and not self.is_complete and self._is_below(LOW_BYTES):
             self.link.work.touched.add(self.link.engine)
@@ -404,7 +416,7 @@ class Stream(Copies):
         self._charge()
 
     def hurry(self) -> None:
-        """The link is going: take all that came. The session's window has bounded it."""
+        """Takes all that arrived, because the link is ending. The session's window has limited it."""
         self._move(None)
 
     def _is_below(self, limit: int) -> bool:
@@ -452,13 +464,13 @@ class Stream(Copies):
             link.settle(self.source)
         self._feed()
         if not self.is_settled and self.wants_outcome and link.is_open and link.is_settled(self.source):
-            link.on_updated(self.source)  # the sender settled behind an outcome that was not settled
+            link.on_updated(self.source)  # the sender settled after an outcome that was not settled
 
     def _turn_settled(self) -> None:
-        """The sender settled by the last frame, or before it: the message is as presettled as one that began so.
+        """Counts the message as presettled, because the sender settled with the last frame or before it.
 
-        Every sender that knows no more of a frame than that others follow does so, routers among them. Not where the
-        sender has an outcome, which is what is counted.
+        Every sender, also a router, that knows only that more frames follow settles like this. Does nothing if the
+        sender already has an outcome, because that is counted.
         """
         if not self.link.wire.told(self.source):
             self.is_settled = True
@@ -467,7 +479,7 @@ class Stream(Copies):
                 leg.turn_settled()
 
     def _refuse(self, condition: Condition) -> None:
-        """Refuse a malformed message: nobody gets the rest, and the receivers learn that it is not whole."""
+        """Refuses a malformed message. No receiver gets the rest, and the receivers learn that it is incomplete."""
         has_ended = not self.link.wire.is_partial(self.source)
         self.abort()
         self.link.refuse(self.source, condition)
@@ -475,7 +487,7 @@ class Stream(Copies):
             self.link.wire.end_stream()
 
     def abort(self) -> None:
-        """The sender aborted, vanished or broke a limit."""
+        """Aborts all copies, because the sender aborted, is gone, or broke a limit."""
         self.is_over = True
         self.wants_outcome = False
         self.link.wire.drop_reader()
@@ -487,12 +499,15 @@ class Stream(Copies):
         self.link.work.resumable.add(self)
 
     def pass_on(self, state: int, outgoing: Handle) -> None:
-        """The only receiver decided."""
+        """Passes on the outcome of the only receiver."""
         self._tell_first()
         self.link.on_outcome(self.source, self.since_s, state, outgoing)
 
     def _end(self) -> None:
-        """Every copy is over; one that needs no outcome counts as accepted when it is written."""
+        """Concludes the message when every copy is over.
+
+        A copy that needs no outcome counts as accepted when it is written.
+        """
         self._tell_first()
         if not self.is_settled:
             super()._end()
@@ -502,7 +517,7 @@ class Stream(Copies):
             self.link.conclude(self.source)
 
     def _tell_first(self) -> None:
-        """The sender is about to learn the outcome: whatever of the message is still to come goes nowhere."""
+        """Discards what is still to come of the message, because the sender is about to get the outcome."""
         self.wants_outcome = False
         self.is_over = not self.is_complete
         if self.is_over:
@@ -510,14 +525,14 @@ class Stream(Copies):
 
 
 def begin_stream(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """Forward the message whose first `size` bytes are in the buffer, unless it is refused or released."""
+    """Forwards the message whose first `size` bytes are in the buffer, unless it is refused or released."""
     link.rest = None
     if link.inspect is None or (size := link.inspect(delivery, size)) >= 0:
         _begin(link, address, delivery, size)
 
 
 def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Handle, size: int) -> None:
-    """The same, by the address in the message."""
+    """Forwards like `begin_stream`, to the address that the message names."""
     link.rest = None
     routed = link.route(delivery, size)
     if routed is not None:
@@ -555,7 +570,7 @@ def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> N
 
 
 class Beginning(NamedTuple):
-    """A copy as it begins: own bytes in the place of the first so many of the message."""
+    """The beginning of a copy, with its own bytes instead of the first `replaced` bytes of the message."""
 
     out: OutLink
     own: bytes
@@ -563,13 +578,15 @@ class Beginning(NamedTuple):
 
 
 def _beginning(out: OutLink, first: bytes, whole: bytes) -> Beginning:
-    """first  what has come, as it is for this receiver
-    whole  the same, as it is for most
+    """Returns the beginning of one receiver's copy.
+
+    first  the bytes that have arrived, as this receiver gets them
+    whole  the bytes that have arrived, as most receivers get them
     """
     if first is whole:
         return Beginning(out, b"", 0)
     common = len(whole) - _OWN_BYTES
-    # What looks at a message as it leaves is given the whole of it.
+    # A function that inspects messages as they leave must get all of these bytes.
     if common > 0 and out.on_sending is None and first.endswith(whole[_OWN_BYTES:]):
         return Beginning(out, first[:-common], _OWN_BYTES)
     return Beginning(out, first, len(whole))

@@ -1,4 +1,4 @@
-"""Which bindings of an exchange a subject matches. Source: docs/spec/routing.md §18."""
+"""Finds the bindings of an exchange that a subject matches. Source: docs/spec/routing.md §18."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Final, Generic, Literal, TypeVar
 
 MatchMethod = Literal["amqp", "mqtt"]
 
-# A subject of more words matches only what matches everything. Attack: a subject of a hundred thousand words, each of
-# which is looked for beside every `#`.
+# A subject with more words matches only the pattern that matches everything. Attack: a subject of a hundred thousand
+# words, each of which is compared at every `#`.
 MAX_WORDS: Final = 64
 
 M = TypeVar("M")
@@ -17,7 +17,7 @@ M = TypeVar("M")
 class Syntax:
     separator: str
     one: str  # matches any one word
-    many: str  # matches any number of words, none as well
+    many: str  # matches any number of words, including none
     is_many_last: bool  # and nothing may follow it
 
 
@@ -28,7 +28,10 @@ _SYNTAX: Final[dict[MatchMethod, Syntax]] = {
 
 
 class _Node(Generic[M]):
-    """What has matched so far. repeats  any further word is matched as well"""
+    """One step of the matching.
+
+    repeats  True if any further word also matches
+    """
 
     __slots__ = ("many", "members", "one", "repeats", "words")
 
@@ -45,7 +48,7 @@ class _Node(Generic[M]):
 
 
 class Subjects(Generic[M]):
-    """Members by the patterns that subjects match. A subject costs its words times the `#` that match it."""
+    """Members by the patterns that subjects match. The cost of a subject is its words times the `#` that match it."""
 
     def __init__(self, method: MatchMethod) -> None:
         self._syntax = _SYNTAX[method]
@@ -56,7 +59,10 @@ class Subjects(Generic[M]):
         return not self._syntax.is_many_last or self._syntax.many not in words[:-1]
 
     def add(self, pattern: str, member: M) -> None:
-        """pattern  valid"""
+        """Adds a member.
+
+        pattern  a valid pattern
+        """
         node = self._root
         for word in pattern.split(self._syntax.separator):
             if word == self._syntax.many:
@@ -70,7 +76,7 @@ class Subjects(Generic[M]):
         node.members[member] = None
 
     def remove(self, pattern: str, member: M) -> None:
-        """It was added."""
+        """Removes a member that was added with this pattern."""
         self._remove(self._root, pattern.split(self._syntax.separator), member)
 
     def _remove(self, root: _Node[M], words: list[str], member: M) -> None:
@@ -91,7 +97,7 @@ class Subjects(Generic[M]):
                 del node.words[word]
 
     def find(self, subject: str) -> list[M]:
-        """The members whose patterns the subject matches, each once."""
+        """Returns the members whose patterns the subject matches, each once."""
         words = subject.split(self._syntax.separator, MAX_WORDS)
         if len(words) > MAX_WORDS:
             return list(self._root.many.members) if self._root.many is not None else []
@@ -110,7 +116,7 @@ def _after(node: _Node[M], word: str) -> Iterator[_Node[M]]:
 
 
 def _with_many(node: _Node[M]) -> Iterator[_Node[M]]:
-    """The node, and what is matched as well because `#` matches nothing."""
+    """Iterates over the node and the nodes that match too because `#` matches no word."""
     at: _Node[M] | None = node
     while at is not None:
         yield at

@@ -1,7 +1,8 @@
-"""From one incoming link to the destinations of an address of which other routers are some.
+"""Forwards messages from one incoming link to an address that has destinations on other routers.
 
-Chosen for an address while it has remote destinations (`AddressTable.choose_forward`); all others pay nothing for it.
-Functions take what those of `forward` take. Source: docs/spec/network.md §10.3, §10.4, §20.1.
+`AddressTable.choose_forward` uses this for an address while it has remote destinations. Other addresses have no extra
+cost. The functions take the same parameters as those of `router.core.forward`. Source: docs/spec/network.md §10.3,
+§10.4, §20.1.
 """
 
 from collections.abc import Callable
@@ -18,17 +19,18 @@ from router.core.streaming_links import LargeOutLink
 from router.core.weights import LARGE_BYTES
 from router.values import Handle
 
-# The parts of what Look.front returns, as of router.amqp.layout.front.
+# The parts of the result of Look.front, as in router.amqp.layout.front.
 PRIORITY_MASK, ASKS, AT_SHIFT = 15, 16, 5
-# Messages to a neighbour that leave together in the midst of a pass: while it takes them, this router goes on.
+# After this number of messages to a neighbour they are written during the pass. The neighbour can take them while this
+# router continues.
 _WRITTEN_TOGETHER: Final = 64
 
 
 class Look(NamedTuple):
-    """At the beginning of the message in the buffer, of so many bytes.
+    """Functions that inspect the beginning of the message in the buffer. They take its number of bytes.
 
-    front        (bytes) → where routers' annotations belong in it << AT_SHIFT; | ASKS, where it may have a reply-to;
-                 | its priority. -1: it is not easily seen
+    front        (bytes) → the place for routers' annotations << AT_SHIFT; | ASKS, if it may have a reply-to; | its
+                 priority. -1: this is not easily found
     priority_of  (bytes) → its priority
     """
 
@@ -37,7 +39,9 @@ class Look(NamedTuple):
 
 
 class Transit:
-    """node     this router, `0/ID`
+    """Chooses links for messages, with the distributions of the addresses.
+
+    node     this router, `0/ID`
     routers  by node
     """
 
@@ -55,7 +59,7 @@ class Transit:
     # Choice
 
     def hops(self, address: LiveAddress, link: InLink | None, size: int, *, is_streamed: bool) -> list[OutLink]:
-        """The links for a message that streams, is copied by an exchange, or is this router's own."""
+        """Returns the links for a message that streams, is copied by an exchange, or is this router's own."""
         if address.distribution == "multicast":
             found = [*_copied_to(address, link), *self._branches(address, link, size)]
         else:
@@ -66,11 +70,14 @@ class Transit:
             found = [(out.bypass.take(link) or out) if out.bypass is not None else out for out in found]
         for out in found:
             address.transit += isinstance(out, DataOutLink)
-            address.retired_egress += isinstance(out, LargeOutLink)  # it is bound to no address
+            address.retired_egress += isinstance(out, LargeOutLink)  # such a link is bound to no address
         return found
 
     def _priority(self, address: LiveAddress, size: int, front: int | None = None) -> int:
-        """front  of the message; None: nobody has looked yet"""
+        """Returns the priority of a message.
+
+        front  the result of Look.front for the message; None: not yet called
+        """
         if address.priority >= 0:
             return address.priority
         if front is None:
@@ -78,12 +85,12 @@ class Transit:
         return front & PRIORITY_MASK if front >= 0 else self._priority_of(size)
 
     def _origin(self, link: InLink | None) -> str | None:
-        """The node where the message entered the network; None: here, or nobody says."""
+        """Returns the node where the message entered the network; None: it is this router, or unknown."""
         taken = link.annotations if link is not None else None
         return taken.ingress if taken is not None and taken.ingress != self.node else None
 
     def _closest(self, address: LiveAddress, link: InLink | None, priority: int) -> OutLink | None:
-        """A local receiver, in turn; else the router that is reached at the lowest cost, in turn."""
+        """Chooses a local receiver, else the router that is reached at the lowest cost. Equal choices take turns."""
         if address.out_links and (local := next_in_turn_elsewhere(address, link)) is not None:
             return local
         least: tuple[int, RemoteRouter, DataOutLink] | None = None
@@ -102,8 +109,11 @@ class Transit:
         return out
 
     def _balanced(self, address: LiveAddress, link: InLink | None, priority: int) -> OutLink | None:
-        """The least of: a local receiver's load; what is unsettled of this address on the way to a router, and the cost
-        of the way. A local receiver wins a tie. A way that has all it may is taken when there is no other.
+        """Chooses the local receiver or the router with the lowest value.
+
+        The value of a local receiver is its load. The value of a router is the cost of the way, plus the unsettled
+        messages of this address on that way. A local receiver wins a tie. A full way is chosen only if there is no
+        other.
         """
         best: OutLink | None = None
         full: OutLink | None = None
@@ -137,9 +147,10 @@ class Transit:
         return best or full
 
     def _branches(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
-        """One link for each connection that leads on to a destination along the tree of the ingress router.
+        """Returns one link for each connection that leads to a destination along the tree of the ingress router.
 
-        Not to a neighbour that has had the message, nor for an ingress that is not known: it has no tree.
+        Leaves out neighbours that have had the message. Returns nothing for an unknown ingress router, because it has
+        no tree.
         """
         origin = self._origin(link)
         if origin is not None and origin not in self.routers:
@@ -155,7 +166,7 @@ class Transit:
             if trunk.neighbour is not None and f"0/{trunk.neighbour}" in passed:
                 continue
             if link is not None and link.attachment is trunk.attachment:
-                continue  # of a neighbour that does not say that it had it
+                continue  # for a neighbour that does not record in the trace that it had the message
             out = trunk.link_for(priority)
             if out is not None:
                 found[trunk] = out
@@ -164,7 +175,7 @@ class Transit:
     # Messages that have come whole
 
     def forward_one(self, link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-        """To one receiver or router, by the distribution. Hot: see docs/journeys.md before adding anything."""
+        """Forwards to one receiver or router, by the distribution. Hot: see docs/journeys.md before adding anything."""
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
         front = self._front(size)
@@ -173,7 +184,7 @@ class Transit:
         if router is None or address.out_links or address.subscribers or link.annotations is not None or front < 0:
             out = self._choose(link, address, size, front)
         elif (trunk := router.trunk) is not None:
-            # The usual case, in which there is nothing to choose.
+            # The usual case: there is only one destination.
             priority, data = front & PRIORITY_MASK if address.priority < 0 else address.priority, trunk.data
             out = (data[priority] if priority < len(data) else None) or trunk.link_for(priority)
         if not isinstance(out, DataOutLink):
@@ -187,7 +198,7 @@ class Transit:
         if front < 0 or out.room <= 0 or out.sends_settled or out.on_sending is not None:
             self._give_copy(link, address, out, delivery, size)
             return
-        # Nothing of the message is copied but into the engine.
+        # Nothing of the message is copied, except into the engine.
         section = link.heading if link.annotations is None and not front & ASKS else None
         if section is None:
             section = out.heading(link, size)
@@ -222,20 +233,20 @@ class Transit:
             out.write_early()
 
     def _choose(self, link: InLink, address: LiveAddress, size: int, front: int) -> OutLink | None:
-        """None: in-process consumers get it, or nobody."""
+        """Returns the link to use, or None if an in-process consumer gets the message or there is no receiver."""
         if address.distribution == "closest":
-            # In-process consumers, then local receivers in turn, then the nearest router.
+            # In-process consumers come first, then local receivers in turn, then the nearest router.
             if address.subscribers:
                 return None
             return self._closest(address, link, self._priority(address, size, front))
-        # By load and cost; in-process consumers where there is nobody else here.
+        # By load and cost. In-process consumers get the message only if there is no other receiver here.
         if address.subscribers and not address.out_links:
             return None
         return self._balanced(address, link, self._priority(address, size, front))
 
     @staticmethod
     def _give_copy(link: InLink, address: LiveAddress, out: DataOutLink, delivery: Handle, size: int) -> None:
-        """To another router, as bytes that may wait for its credit."""
+        """Sends to another router a copy that may wait for its credit."""
         assert out.compose is not None
         payload, now_s = out.compose(link, size), link.work.now_s
         if link.is_settled(delivery):
@@ -252,7 +263,7 @@ class Transit:
 
     @staticmethod
     def _give_here(link: InLink, out: OutLink, delivery: Handle, size: int) -> None:
-        """To a receiver on this router."""
+        """Sends to a receiver on this router."""
         link.delivery_count += 1
         payload = out.compose(link, size) if out.compose is not None else link.work.copy(size)
         now_s = link.work.now_s
@@ -276,7 +287,7 @@ class Transit:
             link.owe(0)
 
     def forward_multicast(self, link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-        """One copy to every local receiver, and one on each connection that leads on."""
+        """Sends one copy to every local receiver, and one on each connection that leads to a destination."""
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
         branches = self._branches(address, link, size)
@@ -285,7 +296,10 @@ class Transit:
 
 
 def _copied_to(address: LiveAddress, link: InLink | None) -> list[OutLink]:
-    """Who gets a copy of a multicast message, but for other interiors. link  as for Transit.hops"""
+    """Returns the links that get a copy of a multicast message, except those to other interiors.
+
+    link  as for Transit.hops
+    """
     found = list(elsewhere(address, link))
     if address.beyond is not None:
         found += address.beyond.elsewhere(link)

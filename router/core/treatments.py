@@ -1,6 +1,6 @@
-"""Configured addresses (`router.config.address`): which treatment an address string gets.
+"""Configured addresses (`router.config.address`): find the treatment of an address.
 
-Whether an entity is valid is `router.management`'s business. Sources: docs/spec/routing.md §3.3, §4.
+`router.management` checks whether an entity is valid. Sources: docs/spec/routing.md §3.3, §4.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ _DISTRIBUTIONS: Final[dict[str, Distribution]] = {
     "unavailable": "unavailable",
 }
 
-# Remembered answers; stops endless distinct addresses from growing the memory.
+# The number of remembered answers. Attack: endless distinct addresses would fill the memory.
 MAX_REMEMBERED: Final = 4096
 MAX_REMEMBERED_CHARACTERS: Final = 1024
 
 
 class AddressBook:
-    """The configured treatments, found by best match. Live addresses keep the treatment they began with."""
+    """The configured treatments, found by best match. Live addresses keep their first treatment."""
 
     def __init__(self, default_distribution: str = "balanced") -> None:
         self._default = Treatment(distribution=_DISTRIBUTIONS[default_distribution])
         self._treatments: dict[str, Treatment] = {}  # normalised pattern → treatment
-        self._tree: PatternTree | None = None  # built when it is first asked: a file adds a thousand at once
+        self._tree: PatternTree | None = None  # built at the first question: a file adds a thousand at once
         self._remembered: dict[str, Treatment] = {}
 
     def add(self, attributes: Mapping[str, Any]) -> None:
-        """Take in one `address` entity, validated: a prefix or a pattern that is not there yet."""
+        """Adds one validated `address` entity, whose prefix or pattern is new."""
         priority = attributes.get("priority")
         self._treatments[_form(attributes)] = Treatment(
             distribution=_DISTRIBUTIONS.get(attributes.get("distribution") or "balanced", "balanced"),
@@ -51,7 +51,7 @@ class AddressBook:
         self._remembered.clear()
 
     def treatment_of(self, address: str) -> Treatment:
-        """The treatment of a normalised mobile address: best match, else the router's default."""
+        """Returns the treatment of a normalised mobile address: the best match, else the router's default."""
         found = self._remembered.get(address)
         if found is None:
             if len(self._remembered) >= MAX_REMEMBERED:
@@ -62,7 +62,7 @@ class AddressBook:
         return found
 
     def configured(self, address: str) -> Treatment | None:
-        """The best match; None: nothing is configured for the address."""
+        """Returns the best match, or None if nothing is configured for the address."""
         if self._tree is None:
             self._tree = PatternTree((split_tokens(pattern), pattern) for pattern in self._treatments)
         pattern = self._tree.find(split_tokens(address))
@@ -70,5 +70,8 @@ class AddressBook:
 
 
 def _form(attributes: Mapping[str, Any]) -> str:
-    """The key of an entity: equal for two that match the same, which management refuses."""
+    """Returns the key of an entity.
+
+    Two entities that match the same have equal keys, and management refuses the second.
+    """
     return "/".join(configured_tokens(attributes.get("prefix"), attributes.get("pattern")))

@@ -1,4 +1,4 @@
-"""Links on which a neighbour sends: control messages in one piece, and users' messages.
+"""Links on which a neighbour sends: control messages, each in one piece, and users' messages.
 
 Source: docs/spec/network.md §4.2, §10.2.
 """
@@ -15,8 +15,9 @@ from router.core.streams import begin_anonymous_stream
 from router.core.work import Work
 from router.values import Condition, Handle
 
-# Credit returns for an eighth of the window at least: for each message by itself, every message would cost a Flow.
-# A Flow costs both routers a write and a read, unless it leaves with outcomes: it waits for some, up to half a window.
+# Credit is returned in batches of at least an eighth of the window. Otherwise every message would cost a Flow. A Flow
+# costs both routers a write and a read, unless it leaves together with outcomes. It waits for outcomes until half a
+# window is used.
 _BATCHES: Final = 8
 _PATIENT_BATCHES: Final = 2
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
@@ -26,7 +27,10 @@ TOO_LARGE: Final = Condition(
 
 
 class ControlInLink(InLink):
-    """on_message  gets each control message; one of more than `limit` bytes is never held, and never comes."""
+    """A neighbour's link for control messages.
+
+    on_message  gets each control message. A message of more than `limit` bytes is refused, and not kept
+    """
 
     __slots__ = ("limit", "on_message")
     link_type = "router-control"
@@ -49,9 +53,10 @@ class ControlInLink(InLink):
         return 9
 
     def hold(self, why: int) -> None:
-        """Not for what users' messages hold: a router that is not heard is taken for gone.
+        """Holds the link, except if its account is over budget because of users' messages.
 
-        Attack: a receiver on another router that settles nothing, until the budget of the connection between is full.
+        A router whose control messages are not read is taken for gone. Attack: a receiver on another router that
+        settles nothing, until the budget of the connection between the routers is full.
         """
         if why != OVER_BUDGET:
             super().hold(why)
@@ -64,19 +69,19 @@ class ControlInLink(InLink):
 
 
 def take_control(link: ControlInLink, _address: None, delivery: Handle, size: int) -> None:
-    """A control message has come whole."""
+    """Handles a control message that has arrived completely."""
     link.take(delivery, link.work.copy(size))
 
 
 def begin_control(link: ControlInLink, _address: None, delivery: Handle, size: int) -> None:
-    """One has come in part: perhaps ten thousand addresses."""
+    """Begins to read a control message that has arrived in part. It may contain ten thousand addresses."""
     gathering = Gathering(link, delivery, link.work.copy(size))
     link.wire.read_by(gathering)
     gathering.more()
 
 
 class Gathering:
-    """Reads a large control message to its end. What it holds is charged to the neighbour."""
+    """Reads a large control message to its end. The neighbour pays for the bytes held."""
 
     __slots__ = ("_delivery", "_link", "_parts", "received")
 
@@ -97,10 +102,10 @@ class Gathering:
             return
         while size := wire.read():
             if self.received + size > link.limit:
-                # Attack: a control message without end, held to be decoded.
+                # Attack: a control message without end, which the router holds until it can decode it.
                 self._forget()
                 if not wire.is_partial(self._delivery):
-                    wire.end_message()  # INVARIANT: nobody reads a delivery that is settled
+                    wire.end_message()  # INVARIANT: a settled delivery has no reader
                 link.refuse(self._delivery, TOO_LARGE)
                 return
             self._parts.append(link.work.copy(size))
@@ -119,27 +124,27 @@ class Gathering:
         self._parts.clear()
 
     def abort(self) -> None:
-        """The link is gone, and the message with it."""
+        """Drops the parts: the link is gone, and the message with it."""
         self._forget()
 
 
 class DataInLink(AnonymousInLink):
-    """Users' messages of a neighbour. Its credit returns when a message has come, whatever becomes of that.
+    """A neighbour's link for users' messages. Credit is returned when a message has arrived, whatever its outcome.
 
-    Tied to settlement, one receiver that settles nothing would hold up every other address of the network. What the
-    messages hold meanwhile is charged to the neighbour's account, and stops its credit.
+    If credit waited for settlement, one receiver that settles nothing would delay every other address of the network.
+    The neighbour's account pays for the bytes that the messages hold meanwhile, and can stop its credit.
     """
 
     __slots__ = ("arrived", "batch", "most", "slot", "told")
     link_type = "inter-router"
-    patience = 2  # the router nearer to whom it waits for is to act first
+    patience = 2  # the router nearer to the slow client must act first
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work, slot: int | None) -> None:
         super().__init__(identity, wire, attachment, work)
-        self.arrived = 0  # messages for which credit has not returned
-        self.batch = attachment.capacity // _BATCHES  # so many wait where a Flow leaves anyhow
-        self.most = attachment.capacity // _PATIENT_BATCHES  # so many wait at most
-        self.told = 0  # outcomes, when credit was last looked at
+        self.arrived = 0  # messages whose credit has not been returned
+        self.batch = attachment.capacity // _BATCHES  # return credit above this if a Flow leaves anyway
+        self.most = attachment.capacity // _PATIENT_BATCHES  # return credit above this in any case
+        self.told = 0  # the number of outcomes at the last check of the credit
         self.slot = slot
 
     @property
@@ -147,7 +152,10 @@ class DataInLink(AnonymousInLink):
         return self.slot if self.slot is not None else 4
 
     def arrive(self, count: int = 1) -> None:
-        """So many messages have come whose credit returns, with the next outcomes (`grant_owed`) or by itself."""
+        """Counts messages that have arrived.
+
+        Their credit returns with the next outcomes (`grant_owed`) or separately.
+        """
         self.arrived += count
         if self.arrived > self.most and not self.owed:
             self.work.refill.append(self)
@@ -163,7 +171,7 @@ class DataInLink(AnonymousInLink):
         self.owe(0)
 
     def grant_owed(self) -> None:
-        """What links of clients are owed for settled messages is nothing here."""
+        """Returns the credit of arrived messages. Ignores the credit that links of clients get for settled messages."""
         self.owed = 0
         if not self.is_open:
             return
@@ -184,10 +192,10 @@ class DataInLink(AnonymousInLink):
 
 
 class Passage(NamedTuple):
-    """The way of the messages of a neighbour's data link.
+    """The functions that take messages from a neighbour's data link.
 
-    forward  (link, None, delivery, size), for one that stands in the buffer, whole. Hot
-    route    as of AnonymousInLink, for one that has not come whole
+    forward  (link, None, delivery, size), for a complete message in the buffer. Hot
+    route    as in AnonymousInLink, for a message that has not arrived completely
     """
 
     forward: Callable[[DataInLink, None, Handle, int], None]
@@ -195,6 +203,6 @@ class Passage(NamedTuple):
 
 
 def begin_data(link: DataInLink, address: None, delivery: Handle, size: int) -> None:
-    """A message that does not come in one piece."""
+    """Begins a message that does not arrive in one piece."""
     link.arrive()
     begin_anonymous_stream(link, address, delivery, size)

@@ -1,4 +1,4 @@
-"""A sender's updates of its own messages after sending them: it settles, or gives a state.
+"""A sender's updates of its own messages after it has sent them: it settles, or gives a state.
 
 Sources: docs/spec/routing.md §9.1.
 """
@@ -13,11 +13,11 @@ from router.values import Handle
 
 
 class Updates:
-    """Those of one incoming link.
+    """The updates of one incoming link.
 
-    receivers  where its messages may be
-    updated    deliveries whose sender gave a state, or settled (then True), and which have not been carried. Some may
-               have been settled towards it meanwhile: the engine may have released them
+    receivers  returns the links that may hold its messages
+    updated    deliveries whose sender gave a state (False), or settled (True), and which are not yet passed on. Some
+               may be settled to the sender meanwhile: the engine may have released them
     """
 
     __slots__ = ("link", "receivers", "updated")
@@ -28,10 +28,10 @@ class Updates:
         self.updated: dict[Handle, bool] = {}
 
     def on_updated(self, source: Handle) -> None:
-        """The sender settled first, answered a three-way receiver, or gave a state of its own."""
+        """Records that the sender settled first, answered a three-way receiver, or gave a state of its own."""
         link = self.link
         is_settled = link.is_settled(source)
-        # Of one that is settled no state is carried. That of a routed one may be from before the Discharge.
+        # No state is passed on for a settled delivery. For a routed link that state may be older than the Discharge.
         if not (is_settled and link.relays_states) and link.is_foreign(source) and not is_settled:
             return
         if not self.updated:
@@ -39,19 +39,19 @@ class Updates:
         self.updated[source] = is_settled
 
     def _carry(self) -> None:
-        """Carry the sender's dispositions to the copies of its messages.
+        """Passes the sender's dispositions on to the copies of its messages.
 
-        A search through what is in flight to this link's receivers, once per read and only for senders that do this:
-        keeping the way from message to copies would cost every message. Multicasts that wait for nothing but their
-        sender know their copies.
+        This searches the messages in flight to the link's receivers, once per read and only for senders that update.
+        Storing the way from each message to its copies would slow down every message. A multicast that waits only for
+        its sender knows its copies.
         """
         link = self.link
         updated, self.updated = self.updated, {}
         if not link.is_open:
             return
         settled = {source for source, is_settled in updated.items() if is_settled}
-        found: set[Handle] = set()  # settled ones whose copies are settled now
-        queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
+        found: set[Handle] = set()  # settled deliveries whose copies are now settled
+        queued: set[Handle] = set()  # the part of `found` whose credit returns when the copy is written
         for source in settled:
             copies = link.merging.get(source)
             if copies is not None and not copies.undecided:
@@ -66,7 +66,10 @@ class Updates:
         link.work.touched.add(link.engine)
 
     def _search(self, updated: set[Handle], settled: set[Handle], found: set[Handle], queued: set[Handle]) -> None:
-        """INVARIANT: a handle is the same message's only on the same link; those of links that are gone are reused."""
+        """Finds the copies of updated deliveries, and updates them.
+
+        INVARIANT: a handle means the same message only on the same link. Handles of links that are gone are reused.
+        """
         link = self.link
         for out in self.receivers():
             for outgoing, (origin, source, since_s) in list(out.unsettled.items()):
@@ -85,13 +88,13 @@ class Updates:
                 out.queue = deque(self._with_state(item, updated) for item in out.queue)
 
     def _with_state(self, item: Queued, updated: set[Handle]) -> Queued:
-        """A queued copy, which has the sender's state when it leaves."""
+        """Returns the queued copy, marked to take the sender's state when it leaves."""
         if item.is_settled or item.leg is not None or item.origin is None or item.source not in updated:
             return item
         return item._replace(has_state=True) if item.origin.sender is self.link else item
 
     def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
-        """A queued copy, made presettled when its sender has settled."""
+        """Returns the queued copy, made presettled if its sender has settled."""
         origin, source = item.origin, item.source
         if (
             item.is_settled

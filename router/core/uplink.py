@@ -1,6 +1,6 @@
-"""The uplink of an edge router: where messages go that have nobody here.
+"""The uplink of an edge router: the way of messages that have no receiver here.
 
-What an edge forwards to its interior carries no ingress and no trace: the interior is where it enters the network.
+Messages that an edge forwards to its interior carry no ingress and no trace: they enter the network at the interior.
 Source: docs/spec/network.md §2.2, §14.3.
 """
 
@@ -25,19 +25,22 @@ UPLINK: Final = Address(
 
 
 class Uplink:
-    """Of an edge router, whether or not it has one now."""
+    """The uplink of an edge router, whether or not it is connected now."""
 
     def __init__(self, table: AddressTable, node: str, look: Look) -> None:
-        """node, look  as for Transit"""
+        """Allows messages to use the uplink.
+
+        node, look  as for Transit
+        """
         self._table = table
         self._transit = _EdgeTransit(node, look, self)
         table.reach_far(self._transit, self._transit.forward, is_edge=True)
 
     @staticmethod
     def checked(address: Address | Unclear) -> Address | Unclear:
-        """The address, where it is not the uplink's.
+        """Returns the address, unless it is the uplink's own.
 
-        Attack: a receiver there would get what other clients send into the network.
+        Attack: a receiver on the uplink's address would get the messages that other clients send into the network.
         """
         if isinstance(address, Address) and address.key == UPLINK_KEY:
             return Unclear(address.written, "it is this router's way to the interior: name what is reached by it")
@@ -45,14 +48,14 @@ class Uplink:
 
     @property
     def link(self) -> OutLink | None:
-        """The link for messages whose address no link of the uplink has."""
+        """The link for messages whose address has no link of its own on the uplink."""
         live = self._table.addresses.get(UPLINK_KEY)
         return live.out_links[0] if live is not None and live.out_links else None
 
     def way_of(self, link: InLink, address: LiveAddress | None) -> LiveAddress | None:
-        """The uplink's address, where a message on an anonymous link is to go there and nowhere else.
+        """Returns the uplink's address if a message on an anonymous link must go only there, else None.
 
-        address  that it names
+        address  the address that the message names
         """
         if link.attachment.is_edge or (address is not None and address.has_own_path):
             return None
@@ -60,15 +63,18 @@ class Uplink:
 
 
 class _EdgeTransit(Transit):
-    """Between local receivers and links on the uplink. There are no other routers to choose from."""
+    """Chooses between local receivers and links on the uplink. There are no other routers to choose from."""
 
     def __init__(self, node: str, look: Look, uplink: Uplink) -> None:
         super().__init__(node, look)
         self._uplink = uplink
 
     def _branches(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
-        """A multicast message of an anonymous sender goes up as well, once: perhaps the address has its own link."""
-        is_sent_up = address.beyond is not None  # by way of that
+        """Sends a multicast message of an anonymous sender up once.
+
+        Returns nothing if the address has its own link there.
+        """
+        is_sent_up = address.beyond is not None  # by its link to the interior
         if is_sent_up or not isinstance(link, AnonymousInLink) or link.attachment.is_edge or address.edges:
             return []
         up = self._uplink.link

@@ -1,4 +1,4 @@
-"""Management rows of live links, addresses and router totals. Reads only.
+"""Management rows of live links and addresses, and router totals. Only reads.
 
 Sources: docs/spec/management.md §6.5, docs/spec/routing.md §19. Wire types come from schemas/management.json.
 """
@@ -15,7 +15,7 @@ from router.core.network import MAX_TRUNKS
 from router.core.out_links import OutLink
 from router.core.remotes import ControlOutLink, DataOutLink
 
-# A slice takes a fraction of a millisecond.
+# A slice of this size takes a fraction of a millisecond.
 LINKS_AT_ONCE: Final = 250
 
 _LINK_TYPE: Final = "org.apache.qpid.dispatch.router.link"
@@ -50,7 +50,7 @@ def link_row(link: InLink | OutLink) -> Mapping[str, Any]:
         "deliveriesDelayed1Sec": link.delayed_1s,
         "deliveriesDelayed10Sec": link.delayed_10s,
         "deliveriesStuck": link.stuck,
-        # By the router that a delivery entered the network at; slot 0 is this one.
+        # By the router where a delivery entered the network. Slot 0 is this router.
         "ingressHistogram": [link.delivery_count, *[0] * 127] if is_out and not is_between_routers else None,
         "priority": link.priority,
         "settleRate": link.settle_rate,
@@ -69,13 +69,16 @@ def _zero_credit_seconds(link: InLink | OutLink) -> int:
 
 
 def link_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:
-    """The links there are now, from number `offset` on; one that goes before its row is made is left out."""
+    """Iterates over the current links from number `offset` on.
+
+    Leaves out links that are gone before their row is made.
+    """
     links = list(islice(core.links.values(), offset, None))
     return (link_row(link) for link in links if link.is_open)
 
 
 def find_link_by_name(core: Core, name: str) -> Mapping[str, Any] | None:
-    """The first of the links with this name."""
+    """Returns the first link with this name, or None."""
     return next((link_row(link) for link in core.links.values() if link.name == name), None)
 
 
@@ -116,26 +119,26 @@ def address_row(address: LiveAddress) -> Mapping[str, Any]:
 
 
 def _by_connection(address: LiveAddress) -> list[int] | None:
-    """Balanced messages without an outcome, by the tag of the connection to a neighbour; None: there were never any."""
+    """Returns balanced messages without an outcome, by the tag of the connection; None: there have never been any."""
     outstanding = address.outstanding
     is_tracked = address.ways and address.distribution == "balanced"
     return [outstanding.get(tag, 0) for tag in range(MAX_TRUNKS)] if is_tracked else None
 
 
 def address_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:
-    """The addresses there are now, from number `offset` on."""
+    """Iterates over the current addresses from number `offset` on."""
     return (address_row(address) for address in list(islice(core.table.addresses.values(), offset, None)))
 
 
 def router_totals(core: Core) -> Mapping[str, int]:
-    """The counters of the `router` entity: links that are gone plus the live ones."""
+    """Returns the counters of the `router` entity: links that are gone plus live links."""
     return next(found for found in totalling(core) if found is not None)
 
 
 def totalling(core: Core) -> Iterator[Mapping[str, int] | None]:
-    """`router_totals`, after a None wherever messages may be routed before it goes on."""
+    """Calculates `router_totals`. Yields None wherever messages may be routed in between."""
     totals = replace(core.retired)
-    links = list(core.links.values())  # one that goes meanwhile keeps its counters
+    links = list(core.links.values())  # a link that is gone meanwhile keeps its counters
     stuck = blocked = 0
     for number, link in enumerate(links, 1):
         totals.add(link)

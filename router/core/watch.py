@@ -1,6 +1,6 @@
-"""Watches links over time: how fast they settle, stuck deliveries, links that wait for credit.
+"""Watches links over time: how fast they settle, stuck deliveries, and links that wait for credit.
 
-Called by the daemon once a second; nothing here is on a message's path. Sources: docs/spec/routing.md §19.1, §20.
+The daemon calls this once a second. It is not part of the path of messages. Sources: docs/spec/routing.md §19.1, §20.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from router.core.core import Core
 
 RATE_SECONDS: Final = 5
-# A slice takes a fraction of a millisecond, a few where each link is worth a log line; ten thousand links at once would
-# hold up every message for fifteen.
+# A slice takes a fraction of a millisecond, or a few milliseconds if each link causes a log line. Ten thousand links at
+# once would delay every message for fifteen milliseconds.
 LINKS_AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """How often to look for stuck deliveries, and from what age on they are; seconds."""
+    """The interval of scans for stuck deliveries, and the age from which a delivery is stuck, in seconds."""
 
     scan_interval_s: int = 30
     age_s: int = 10
@@ -52,7 +52,7 @@ class Watch:
         )
 
     def on_second(self) -> Iterator[None]:
-        """Sample rates and credit; scan when it is time. Yields wherever messages may be routed before it goes on."""
+        """Samples rates and credit, and scans if it is time. Yields wherever messages may be routed in between."""
         now_s = self._core.work.now_s
         links = list(self._core.links.values())
         for at, link in enumerate(links):
@@ -68,7 +68,7 @@ class Watch:
             yield from self._scan(links, now_s)
 
     def _scan(self, links: "list[InLink | OutLink]", now_s: int) -> Iterator[None]:
-        """Scan in slices. A delivery settled between two may stay counted as stuck until the next scan."""
+        """Scans in slices. A delivery settled between two slices may stay counted as stuck until the next scan."""
         before_s = now_s - self._thresholds.age_s
         stuck: dict[Link, int] = {}
         counted: set[Handle | None] = set()
@@ -104,9 +104,9 @@ class Watch:
 
 
 def _count_stuck(link: OutLink, before_s: int, stuck: "dict[Link, int]", counted: set[Handle | None]) -> None:
-    """Deliveries queued or unsettled since before `before_s`, here and at their senders; streams do not count.
+    """Counts deliveries queued or unsettled since before `before_s`, here and at their senders, without streams.
 
-    counted  deliveries of senders that are counted already: a multicast message has many copies
+    counted  senders' deliveries that are already counted: a multicast message has many copies
     """
     waiting: list[tuple[Origin | None, Handle | None, int]] = [*link.unsettled.values()]
     waiting += [(item.origin, item.source, item.since_s) for item in link.queue]
@@ -121,7 +121,7 @@ def _count_stuck(link: OutLink, before_s: int, stuck: "dict[Link, int]", counted
 
 
 def _sample_rate(link: InLink | OutLink) -> None:
-    """Settled per second over the last RATE_SECONDS: presettled, accepted and rejected."""
+    """Updates the settle rate over the last RATE_SECONDS: presettled, accepted and rejected deliveries per second."""
     settled = link.presettled + link.accepted + link.rejected
     samples = link.rate_samples
     if not samples:

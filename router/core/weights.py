@@ -1,10 +1,10 @@
-"""What the large messages on their way to one receiver hold, until it has settled them.
+"""The bytes that large messages hold on their way to one receiver, until it has settled them.
 
-The engine keeps the bytes of a delivery's buffer, on the side it came from and on the side it left by, sent or not,
-until the delivery is settled. Small messages are covered by the record that is charged for each.
+The engine keeps the buffer of a delivery until the delivery is settled, sent or not. It does that on the side where the
+message arrived and on the side where it leaves. For small messages the charge of a record covers this.
 
-Attack: a receiver that reads and never settles, with senders whose messages are large: their number is bounded by
-credit, their bytes were not.
+Attack: a receiver that reads and never settles, with senders of large messages. Credit limited their number, but
+nothing limited their bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,34 +13,37 @@ from typing import Final
 from router.values import Handle
 
 LARGE_BYTES: Final = 1024
-# A large message's buffers, and a streamed one's.
+# The buffers of a large message, and the bytes of a streamed message.
 COPIES: Final = 2
 STREAMED_BYTES: Final = 128 * 1024
 
 
 class Held:
-    """Bytes that somebody is charged for by steps, lest each message costs a change of every level.
+    """Bytes that are charged in steps, so that not every message changes every level.
 
     held     bytes
-    charged  of them or for some of the next, at most a quarter more
+    charged  bytes that are charged: at least `held`, and at most a quarter more after a step
     """
 
     __slots__ = ("_wait", "charged", "held")
 
     def __init__(self, wait: Callable[[int], None]) -> None:
-        """wait  charges an account for so many bytes more"""
+        """Sets up the steps.
+
+        wait  charges an account for this number of additional bytes
+        """
         self._wait = wait
         self.held = self.charged = 0
 
     def charge(self) -> None:
-        """More is held than is charged, or less than half of it."""
+        """Adjusts the charge, because more is held than is charged, or less than half of it."""
         size = self.held + self.held // 4
         more, self.charged = size - self.charged, size
         self._wait(more)
 
 
 class Weights(Held):
-    """Of each large message on its way by one link."""
+    """The bytes of each large message on its way by one link."""
 
     __slots__ = ("_sizes",)
 
@@ -49,21 +52,21 @@ class Weights(Held):
         self._sizes: dict[Handle, int] = {}
 
     def add(self, outgoing: Handle, size: int) -> None:
-        """A message of `size` bytes is on its way."""
+        """Adds a message of `size` bytes that is on its way."""
         self._sizes[outgoing] = size
         held = self.held = self.held + COPIES * size
         if held > self.charged:
             self.charge()
 
     def drop(self, outgoing: Handle) -> None:
-        """It is settled; nothing happens where it was small."""
+        """Removes a settled message. Does nothing for a small message."""
         size = self._sizes.pop(outgoing, 0)
         held = self.held = self.held - COPIES * size
         if size and held * 2 <= self.charged:
             self.charge()
 
     def clearing(self) -> Iterator[None]:
-        """The link is gone: give back what its messages hold, in one step."""
+        """Returns all charges of a link that is gone, in one step."""
         self._sizes.clear()
         self.held = 0
         self.charge()
@@ -71,14 +74,14 @@ class Weights(Held):
 
 
 class Details(Weights):
-    """What a link's receiver has said of deliveries and not settled, which the engine keeps on both sides.
+    """The states that a link's receiver gave for deliveries without settling. The engine keeps them on both sides.
 
-    Attack: outcomes with errors or annotations as long as may be, without settlement.
+    Attack: outcomes with errors or annotations of the maximum length, without settlement.
     """
 
     __slots__ = ()
 
     def give(self, outgoing: Handle, size: int) -> None:
-        """A state that takes `size` bytes in all, in the place of the one before."""
+        """Replaces the previous state of a delivery by one that takes `size` bytes in all."""
         self.drop(outgoing)
         self.add(outgoing, size // COPIES)

@@ -1,6 +1,6 @@
-"""The work that one pass over the wire leaves: engines to flush, links to give credit, streams that may go on.
+"""The work that one pass leaves: engines to flush, links to give credit, streams that may continue.
 
-A pass is: read a socket, drain its engine, forward, then finish. Everything here is emptied at its end.
+A pass is: read a socket, drain its engine, forward, then finish. At its end all these collections are empty.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,23 +9,23 @@ from typing import Final, Protocol
 
 from router.core.ports import Engine
 
-# Of what is written to a socket so much waits for the peer before the socket counts as full. Above it the connection's
-# links get no more: it waits in their queues or with their senders.
+# A socket counts as full if this number of written bytes waits for the peer. The connection's links then get nothing
+# more, and messages wait in their queues or with their senders.
 FULL_BUFFER_BYTES: Final = 512 * 1024
 
 
-# Deliveries of a link that is gone which are dealt with at once; the others are in turns. Stops a peer that leaves a
-# hundred thousand unsettled from holding up everybody else.
+# The number of deliveries of a link that is gone which are handled at once. The others take turns. Attack: a peer that
+# leaves a hundred thousand unsettled deliveries delays all other peers.
 _AT_ONCE: Final = 64
 
 
 class Timed(Protocol):
-    """Waits for a deadline, monotonic seconds: called when it has come, it returns the next one, or None."""
+    """Waits for a deadline in monotonic seconds. It is called at the deadline, and returns the next one or None."""
 
     def on_timer(self, now: float) -> float | None: ...
 
 
-# Replaces somebody's deadline; None: there is none any more.
+# Replaces a deadline; None removes it.
 SetTimer = Callable[[Timed, float | None], None]
 
 
@@ -38,7 +38,7 @@ class Creditor(Protocol):
 
 
 class Resumable(Protocol):
-    """A message that may go on."""
+    """A message that may continue."""
 
     @property
     def engine(self) -> Engine: ...
@@ -46,12 +46,12 @@ class Resumable(Protocol):
 
 
 class Relieved(Protocol):
-    """A connection or link that was held back for bytes."""
+    """A connection or link that was held back by a byte budget."""
 
     @property
     def engine(self) -> Engine: ...
     def relieve(self, has_time: Callable[[], bool], /) -> bool:
-        """Go on, as long as there is time. Returns whether that is done."""
+        """Continues as long as there is time. Returns True if nothing is left to do."""
         ...
 
 
@@ -61,19 +61,22 @@ def _at_once(steps: Iterator[object]) -> None:
 
 
 class Work:
-    """now_s    monotonic seconds, whole; the daemon moves it on
+    """The collections of work, and the callbacks of the daemon.
+
+    now_s    monotonic seconds, whole. The daemon updates it
     touched     engines with something to write
     refill      incoming links that are owed credit
-    resumable   streams of whose receivers one has taken some, or gone
-    busy        engines flushed since the daemon last looked (it does every second)
-    stuck_before_s  deliveries older than this were looked at when stuck ones were last counted
+    resumable   streams whose receivers took bytes or are gone
+    busy        engines flushed since the last check, which the daemon makes every second
+    stuck_before_s  the latest count of stuck deliveries looked at deliveries older than this
     relieved    connections and links whose budget has room again
-    again       called when work is left for a further pass
+    again       called if work is left for a further pass
     closing     called after the last flush: connections that end
-    copy        the first N bytes of the message being routed
-    begin_turn  called by a connection whose work may be long; the result says whether its turn has time left. What
-                does not fit, it keeps: it says so (`Stack.has_more`), is not read meanwhile, and has another turn
-    later       does steps soon, with messages in between: nothing depends on when. Where nobody is to wait, at once
+    copy        returns the first N bytes of the message being routed
+    begin_turn  called by a connection whose work may be long. Its result tells whether the turn has time left. The
+                connection keeps the rest of its work, reports that (`Stack.has_more`), is not read meanwhile, and gets
+                another turn
+    later       runs steps soon, between messages, when nothing depends on the time. By default it runs them at once
     """
 
     __slots__ = (
@@ -102,12 +105,12 @@ class Work:
         self.later = later
 
     def begin(self, steps: Iterator[object]) -> None:
-        """Do some steps at once, and the others later."""
+        """Does some steps at once, and the others later."""
         if len(list(islice(steps, _AT_ONCE))) == _AT_ONCE:
             self.later(steps)
 
     def looking_back(self) -> Iterator[None]:
-        """What is done about once a second for the engines that were busy, in steps."""
+        """Does the regular work of about once a second for the engines that were busy, in steps."""
         busy, self.busy = self.busy, set()
         for engine in busy:
             if not engine.is_freed:
@@ -117,9 +120,9 @@ class Work:
                 yield from engine.release_settled()
 
     def finish(self) -> None:
-        """Grant the owed credit and flush every touched engine, until none is left. Then close connections that end.
+        """Grants owed credit and flushes touched engines until none is left. Then closes connections that end.
 
-        An exception in one connection's part ends that connection and reaches nobody else.
+        An exception in one connection's part ends that connection, and has no effect on others.
         """
         touched, resumable, has_relieved = self.touched, self.resumable, False
         while True:
@@ -156,9 +159,9 @@ class Work:
                 close()
 
     def _relieve(self) -> None:
-        """Those whose budget has room go on, one turn long; the others have theirs in a further pass.
+        """Lets connections and links with room in their budget continue, for one turn. Others wait for a later pass.
 
-        The first does something even where others have used up the turn: else reads without a pause would starve them.
+        The first of them continues even if the turn has no time left. Otherwise endless reads would starve it.
         """
         has_time = self.begin_turn()
         relieved, self.relieved = self.relieved, {}

@@ -1,11 +1,11 @@
-"""The interior answers look-ups of edges. Source: docs/spec/network.md §14.6."""
+"""The interior's answers to look-ups of edges. Source: docs/spec/network.md §14.6."""
 
 from collections.abc import Callable
 
 from router.edge.effects import RejectMessage
 from router.edge.messages import LookupReply, LookupRequest, Malformed, Message, lookup_reply, read_lookup_request
 
-# (address, is_sender) -> what the interior knows of it.
+# (address, is_sender) -> the interior's information about it.
 Find = Callable[[str, bool], LookupReply]
 
 
@@ -14,7 +14,7 @@ def nothing_found(_address: str, _is_sender: bool) -> LookupReply:
 
 
 def answer(message: Message, find: Find) -> tuple[LookupRequest, Message] | RejectMessage:
-    """The request and its reply, or why there is none."""
+    """Returns the request and its reply, or the reason for refusing it."""
     try:
         request = read_lookup_request(message)
     except Malformed as error:

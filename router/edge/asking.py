@@ -1,7 +1,7 @@
-"""Requests to a service of the interior, and their answers: one link to ask on, one that the answers come by.
+"""Requests to a service of the interior, and their answers: one link for requests, one for answers.
 
-Each request takes one credit, has a name of its own and waits so long. What the interior sends back under another name
-is nobody's answer. Source: docs/spec/network.md §14.6, §14.7.
+Each request uses one credit, has its own name and a deadline. A message from the interior with another name is ignored.
+Source: docs/spec/network.md §14.6, §14.7.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from router.edge.messages import Message
 
 
 def correlation_ids(started_at: int) -> Iterator[str]:
-    """`client-`, the time at which the router started as 16 hexadecimal digits, a counter as 8."""
+    """Iterates over names: `client-`, the router's start time as 16 hexadecimal digits, and a counter as 8."""
     count = 0
     while True:
         yield f"client-{started_at & (2**64 - 1):016x}{count & 0xFFFFFFFF:08x}"
@@ -21,15 +21,17 @@ def correlation_ids(started_at: int) -> Iterator[str]:
 
 
 class Asking:
-    """Requests named by tokens of their owner. One that is neither answered nor given up stands in `waiting` or `sent`.
+    """Requests, identified by tokens of their owner. Each is in `_waiting` or `_sent` until it is answered or given up.
 
-    is_ready  both links stand
+    is_ready  True if both links are attached
     """
 
     __slots__ = ("_answer_in_s", "_correlation_ids", "_limit", "_link", "_reply_to", "_sent", "_waiting", "credit")
 
     def __init__(self, correlation_ids: Iterator[str], *, answer_in_s: float, limit: int) -> None:
-        """answer_in_s  how long a request waits from when it is made
+        """Starts without links.
+
+        answer_in_s  how long a request waits, from when it is made
         limit        of the requests that wait at one time
         """
         self._correlation_ids = correlation_ids
@@ -52,7 +54,7 @@ class Asking:
         self._reply_to = address
 
     def lost(self) -> list[int]:
-        """One of the links is gone, and the other is of no use. Returns the tokens that get no answer any more."""
+        """Ends both links, because one is gone and the other has no use. Returns the tokens that get no answer."""
         tokens = [token for token, _ in self._sent.values()] + [token for token, _, _ in self._waiting]
         self._sent.clear()
         self._waiting.clear()
@@ -61,14 +63,14 @@ class Asking:
         return tokens
 
     def ask(self, token: int, message: Message, now: float) -> bool:
-        """Returns whether the request was taken. `send` says what is to be sent now."""
+        """Adds a request. Returns True if it was accepted. `send` returns the messages to send now."""
         if len(self._waiting) + len(self._sent) >= self._limit:
             return False
         self._waiting.append((token, message, now + self._answer_in_s))
         return True
 
     def send(self) -> list[SendMessage]:
-        """What waits, as far as there is credit."""
+        """Returns the waiting messages for which there is credit."""
         effects: list[SendMessage] = []
         link, reply_to = self._link, self._reply_to
         if link is None or reply_to is None:
@@ -84,13 +86,13 @@ class Asking:
         return effects
 
     def answered(self, message: Message) -> int | None:
-        """The token of the request that a message answers; None: nobody's, or one that was given up."""
+        """Returns the token of the request that a message answers; None: no request, or one that was given up."""
         correlation_id = message.correlation_id
         sent = self._sent.pop(correlation_id, None) if isinstance(correlation_id, str) else None
         return sent[0] if sent is not None else None
 
     def expired(self, now: float) -> list[int]:
-        """The tokens of requests that have waited too long."""
+        """Removes and returns the tokens of requests that have waited too long."""
         tokens = []
         while self._waiting and self._waiting[0][2] <= now:
             tokens.append(self._waiting.popleft()[0])
@@ -102,7 +104,7 @@ class Asking:
         return tokens
 
     def deadline(self) -> float | None:
-        """When the first of them has waited too long."""
+        """Returns when the first request will have waited too long."""
         deadlines = [self._waiting[0][2]] if self._waiting else []
         if self._sent:
             deadlines.append(next(iter(self._sent.values()))[1])

@@ -1,6 +1,6 @@
-"""What the machines ask for. `router.connection` carries them out in their order.
+"""The effects that the machines request. `router.connection` carries them out in their order.
 
-A connection is named by its number, a link by the number that the machine gave it when it asked for the Attach.
+A connection is identified by its number, and a link by the number that the machine chose when it requested the Attach.
 """
 
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from typing import Literal
 from router.edge.messages import Message
 from router.effects import Log
 
-# The links of services are in a session of their own (network §14.2).
+# The links of services have their own session (network §14.2).
 SessionName = Literal["endpoint", "core"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """A source or target. None in its place is a null terminus.
+    """A source or target. None instead of it is a null terminus.
 
-    address     None: none is named
-    capability  one symbol; None: none
+    address     None: no address
+    capability  one symbol; None: no capability
     """
 
     address: str | None = None
@@ -30,9 +30,9 @@ class End:
 class AttachLink:
     """Attach a link on a connection.
 
-    is_sender  this router sends on it
-    credit     to grant once it stands, one returned with each delivery; of a receiver
-    service    what the machine does with it; None: the core binds it, to `key` or as the anonymous uplink
+    is_sender  True if this router sends on it
+    credit     for a receiver: granted when it is attached, and one returned with each delivery
+    service    the machine's use of it; None: the core binds it, to `key` or as the anonymous uplink
     key        of the address that it is for
     """
 
@@ -49,7 +49,7 @@ class AttachLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachLink:
-    """Close a link of this router's."""
+    """Close a link of this router."""
 
     link: int
 
@@ -72,18 +72,18 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectMessage:
-    """The message that was just received is rejected; without this effect it is accepted."""
+    """Reject the message that was just received. Without this effect it is accepted."""
 
     description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """How to treat an attach that was looked up.
+    """The treatment of an attach that was looked up.
 
     local     as an address of this router
     forward   on the uplink
-    no_route  refused: it is a link route that nobody serves
+    no_route  refused: it is a link route without a container
     """
 
     token: int
@@ -92,7 +92,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseConnection:
-    """Drop the connection's socket, without an AMQP error."""
+    """Close the connection's socket, without an AMQP error."""
 
     connection: int
 

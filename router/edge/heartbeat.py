@@ -1,4 +1,4 @@
-"""The edge says that it lives, the interior notices that it does not. Source: docs/spec/network.md §14.8."""
+"""The edge sends heartbeats, and the interior notices if they stop. Source: docs/spec/network.md §14.8."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +11,12 @@ from router.effects import Log
 FIRST_AFTER_S: Final = 1.0
 INTERVAL_S: Final = 2.0
 SILENCE_S: Final = 8.0
-# An int of AMQP.
+# The maximum of an AMQP int.
 _HIGHEST: Final = 2**31 - 1
 
 
 class Heart:
-    """The edge's side: counts while it has credit."""
+    """The edge's side: sends a counter while it has credit."""
 
     __slots__ = ("_count", "_link", "credit", "due")
 
@@ -24,7 +24,7 @@ class Heart:
         self._link: int | None = None
         self._count = 0
         self.credit = 0
-        self.due: float | None = None  # when to beat next
+        self.due: float | None = None  # the time of the next heartbeat
 
     def link_up(self, link: int, now: float) -> None:
         self._link = link
@@ -56,7 +56,7 @@ class _Listened:
 
 
 class Listening:
-    """The interior's side: connections whose links have been silent for too long are closed."""
+    """The interior's side: closes connections whose links have been silent for too long."""
 
     def __init__(self, links_per_connection: int) -> None:
         self._links_per_connection = links_per_connection
@@ -67,7 +67,10 @@ class Listening:
         return sum(each.connection == connection for each in self._links.values()) < self._links_per_connection
 
     def attached(self, connection: int, link: int, container: str, endpoint: str, now: float) -> list[Effect]:
-        """container, endpoint  the peer's names of itself and of the link, for the log"""
+        """Adds a link.
+
+        container, endpoint  the peer's own name, and the name of the link, for the log
+        """
         container, endpoint = container[:MAX_SHOWN_CHARACTERS], endpoint[:MAX_SHOWN_CHARACTERS]
         self._links[link] = _Listened(connection, container, endpoint, now)
         return [_about(connection, f"Client attached to heartbeat server ({_names(container, endpoint)})")]
@@ -85,7 +88,7 @@ class Listening:
         return [_about(listened.connection, f"Client detached from heartbeat server ({names})")]
 
     def tick(self, now: float) -> list[Effect]:
-        """Looks every 2 s, however often it is called."""
+        """Checks every 2 s, however often it is called."""
         if self._looked_at is not None and now - self._looked_at < INTERVAL_S:
             return []
         self._looked_at = now

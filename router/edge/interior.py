@@ -1,7 +1,7 @@
-"""The interior's side: what it tells its edges, answers them, and when it gives one up. See the package.
+"""The interior's side: sends its edges information, answers their requests, and gives up silent edges. See the package.
 
-`now` is in monotonic seconds. The owner of a connection says whether it is an edge's; a service refuses the links of
-all others, and refuses without an error condition (network §15.1).
+`now` is in monotonic seconds. The owner of a connection says whether the peer is an edge. A service refuses the links
+of all other peers, without an error condition (network §15.1).
 """
 
 from collections import Counter
@@ -21,7 +21,10 @@ _SERVERS: Final = {LOOKUP_ADDRESS: "address lookup server", HEARTBEAT_ADDRESS: "
 
 class InteriorMachine:
     def __init__(self, find: Find = nothing_found, limits: Limits | None = None) -> None:
-        """find  what this router knows of link routes"""
+        """Starts without edges.
+
+        find  returns this router's information about link routes
+        """
         self._limits = limits = limits or Limits()
         self._find = find
         self.tracking = Tracking(limits)
@@ -29,23 +32,23 @@ class InteriorMachine:
         self._complaints: Counter[int] = Counter()
 
     def admits(self, connection: int, address: str, *, is_sender: bool) -> bool:
-        """May an edge attach a link to one of SERVICES?
+        """Returns True if an edge may attach a link to one of SERVICES.
 
-        is_sender  the edge sends
+        is_sender  True if the edge sends
         """
         if address == TRACKING_ADDRESS:
             return not is_sender
         return is_sender and (address != HEARTBEAT_ADDRESS or self.heartbeats.may_attach(connection))
 
     def look_up(self, connection: int, message: Message) -> tuple[LookupRequest, Message] | list[Effect]:
-        """The reply to a request, or the effects of refusing it."""
+        """Returns the reply to a request, or the effects of refusing it."""
         answered = answer(message, self._find)
         if not isinstance(answered, RejectMessage):
             return answered
         return [*self._complain(connection, f"[C{connection}] {answered.description}"), answered]
 
     def tick(self, now: float) -> list[Effect]:
-        """To be called once a second."""
+        """Runs the regular checks. Must be called once a second."""
         self._complaints.clear()
         return self.heartbeats.tick(now)
 
@@ -57,9 +60,9 @@ class InteriorMachine:
 
 
 def refused_lines(address: str, container: str) -> tuple[Log, ...]:
-    """What the log says of a link to a service that is refused.
+    """Returns the log lines about a refused link to a service.
 
-    container  the peer's name of itself
+    container  the peer's own name
     """
     if (server := _SERVERS.get(address)) is None:
         return ()

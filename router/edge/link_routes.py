@@ -1,6 +1,6 @@
-"""The link routes that a container serves at the edge, made known on the interior. Source: docs/spec/network.md §14.7.
+"""The link routes that a container serves at the edge, announced on the interior. Source: docs/spec/network.md §14.7.
 
-One request at a time for each route. A route that changes meanwhile is looked at again when the answer has come.
+Each route has one request at a time. If a route changes meanwhile, it is checked again when the answer has arrived.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,15 @@ class _State(Enum):
     CREATING = auto()
     PRESENT = auto()
     DELETING = auto()
-    REFUSED = auto()  # until it was inactive, or another uplink takes over
+    REFUSED = auto()  # until it becomes inactive, or another uplink takes over
 
 
 @dataclass(slots=True)
 class _Route:
-    """identity  of the interior's entity, where there is one"""
+    """One link route.
+
+    identity  of the interior's entity, if there is one
+    """
 
     key: str
     token: int
@@ -47,7 +50,10 @@ class LinkRouteProxies:
         self._last_token = 0
 
     def activated(self, key: str, now: float) -> list[Effect]:
-        """key  of class C, D, E or F"""
+        """Announces a link route.
+
+        key  of class C, D, E or F
+        """
         route = self._routes.get(key)
         if route is None:
             self._last_token += 1
@@ -63,7 +69,7 @@ class LinkRouteProxies:
         return self._go_on(route, now)
 
     def is_ready(self, now: float) -> list[Effect]:
-        """The links stand, or have credit again."""
+        """Continues, because the links are attached, or have credit again."""
         for route in list(self._routes.values()):
             self._want(route, now)
         return [*self.asking.send()]
@@ -91,7 +97,7 @@ class LinkRouteProxies:
         return [*effects, *self._go_on(route, now)]
 
     def lost(self) -> None:
-        """The uplink is gone, and all that was made there with it."""
+        """Forgets the uplink that is gone, and everything that was made there."""
         self.asking.lost()
         for route in list(self._routes.values()):
             route.state = _State.ABSENT
@@ -100,7 +106,7 @@ class LinkRouteProxies:
 
     def tick(self, now: float) -> list[Effect]:
         for token in self.asking.expired(now):
-            # Whether it was made is not known. Made again under its name it is refused, and stays.
+            # It is unknown whether the route was made. If it is made again under its name, it is refused, and stays.
             route = self._by_token[token]
             route.state = _State.ABSENT
             if not route.is_active:
@@ -112,7 +118,7 @@ class LinkRouteProxies:
         return [*self.asking.send()]
 
     def _want(self, route: _Route, now: float) -> None:
-        """Ask for what is missing. A request that nobody can be asked stays to be made."""
+        """Requests what is missing. A request that cannot be sent now is made later."""
         name = f"{self._edge_id}/proxyLinkRoute/{route.key}"
         if route.is_active and route.state is _State.ABSENT:
             message = create_link_route(name, _pattern(route.key), is_in=route.key[0] in "CE")

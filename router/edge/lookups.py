@@ -1,6 +1,6 @@
-"""The edge asks whether an address that a client attaches to is a link route. Source: docs/spec/network.md §14.6.
+"""The edge's question whether an address that a client attaches to is a link route. Source: docs/spec/network.md §14.6.
 
-Whatever goes wrong, the attach is treated as one of an ordinary address: no client waits longer than 3 s.
+In case of any error, the attach is treated as one of an ordinary address. No client waits longer than 3 s.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Lookups:
         self.asking = Asking(correlation_ids, answer_in_s=ANSWER_IN_S, limit=limits.waiting_lookups)
 
     def look_up(self, token: int, address: str, now: float, *, is_sender: bool) -> list[Effect]:
-        """Decided at once where nobody can be asked."""
+        """Looks an address up. Decides at once if the question cannot be sent."""
         asking = self.asking
         message = lookup_request(address, is_sender=is_sender)
         if not asking.is_ready or not asking.credit or not asking.ask(token, message, now):

@@ -1,7 +1,7 @@
 """The edge's side: events in, effects out. See the package.
 
-`now` is in monotonic seconds. Links are named by the numbers of the AttachLink effects; events about one that the
-machine has given up meanwhile change nothing.
+`now` is in monotonic seconds. Links are identified by the numbers of the AttachLink effects. Events about a link that
+the machine has given up have no effect.
 """
 
 from itertools import count
@@ -21,7 +21,10 @@ from router.effects import Log
 
 class EdgeMachine:
     def __init__(self, edge_id: str, *, started_at: int, limits: Limits | None = None) -> None:
-        """started_at  any number that is another at each start"""
+        """Starts without an uplink.
+
+        started_at  any number that differs at each start
+        """
         limits = limits or Limits()
         names = correlation_ids(started_at)
         self._edge_id = edge_id
@@ -35,25 +38,25 @@ class EdgeMachine:
 
     @property
     def uplink(self) -> int | None:
-        """The active connection."""
+        """The active connection, or None."""
         return self._uplinks.active
 
     # Connections
 
     def connection_opened(self, connection: int) -> list[Effect]:
-        """A connection of role edge is open."""
+        """Handles that a connection of role edge is open."""
         before = self.uplink
         told = self._uplinks.opened(connection)
         return [*told, *self._follow(before)]
 
     def connection_closed(self, connection: int) -> list[Effect]:
-        """Its links are gone with it."""
+        """Handles that a connection is closed, and its links with it."""
         before = self.uplink
         told = self._uplinks.closed(connection)
         return [*told, *self._follow(before)]
 
     def _follow(self, before: int | None) -> list[Effect]:
-        """Start on the connection that is active now."""
+        """Starts on the connection that is active now."""
         active = self.uplink
         if active == before:
             return []
@@ -73,7 +76,7 @@ class EdgeMachine:
     # Links
 
     def link_attached(self, link: int, now: float, address: str | None = None) -> list[Effect]:
-        """The interior answered an Attach.
+        """Handles that the interior answered an Attach.
 
         address  that it made for a dynamic source
         """
@@ -91,11 +94,11 @@ class EdgeMachine:
             case standing.HEARTBEAT:
                 self._heart.link_up(link, now)
             case _:
-                pass  # nothing begins with this link alone
+                pass  # this link alone starts nothing
         return self._link_routes.is_ready(now)
 
     def link_detached(self, link: int) -> list[Effect]:
-        """The interior refused or closed a link. It is not attached again on this connection."""
+        """Handles that the interior refused or closed a link. It is not attached again on this connection."""
         service = self._services.pop(link, None)
         if service is None:
             self._proxies.detached(link)
@@ -111,7 +114,7 @@ class EdgeMachine:
         return [Log(module="ROUTER_CORE", level="warning", text=text), *effects]
 
     def credit_changed(self, link: int, credit: int, now: float) -> list[Effect]:
-        """A sender of one of the services has so much credit now."""
+        """Sets the current credit of a service's sender."""
         match self._services.get(link):
             case standing.MANAGEMENT:
                 self._link_routes.asking.credit = credit
@@ -125,7 +128,7 @@ class EdgeMachine:
         return []
 
     def received(self, link: int, message: Message, now: float) -> list[Effect]:
-        """A message came on a receiver of one of the services."""
+        """Handles a message that arrived on a receiver of one of the services."""
         match self._services.get(link):
             case standing.TRACKING:
                 return self._on_tracking(message)
@@ -156,9 +159,9 @@ class EdgeMachine:
         return self._link_routes.deactivated(key, now)
 
     def look_up(self, token: int, address: str, now: float, *, is_sender: bool) -> list[Effect]:
-        """A client attaches to an address. `Decided` follows, now or within 3 s."""
+        """Handles that a client attaches to an address. `Decided` follows, now or within 3 s."""
         return self._lookups.look_up(token, address, now, is_sender=is_sender)
 
     def tick(self, now: float) -> list[Effect]:
-        """To be called once a second."""
+        """Runs the regular work. Must be called once a second."""
         return [*self._heart.tick(now), *self._lookups.tick(now), *self._link_routes.tick(now)]

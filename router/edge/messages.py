@@ -1,4 +1,4 @@
-"""The messages between an edge and its interior as values: what is sent, and what of a peer's is accepted.
+"""The messages between an edge and its interior, as values: how they are built, and which ones of a peer are accepted.
 
 Source: docs/spec/network.md §14.5-§14.8.
 """
@@ -24,7 +24,7 @@ NOT_FOUND: Final = 3
 
 
 class Malformed(ValueError):
-    """A message that is none of its service's. The text says what is wrong and holds nothing of the peer's."""
+    """A message that does not belong to its service. The text says what is wrong and contains nothing from the peer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Message:
     """One message of a router's own, sent or received.
 
     body       the value of the body
-    is_settled  sent presettled
-    has_header  with the header {durable false}
+    is_settled  True if it is sent presettled
+    has_header  True if it has the header {durable false}
     """
 
     body: Any
@@ -53,7 +53,7 @@ def tracking(key: str, *, is_used: bool) -> Message:
 
 
 def read_tracking(message: Message) -> tuple[str, bool]:
-    """The key of an address and whether the sender link for it may be used."""
+    """Returns the key of an address, and True if the sender link for it may be used."""
     body = message.body
     if not isinstance(body, list) or len(body) != 2:
         raise Malformed("a body is a list of a key and a boolean")
@@ -68,7 +68,10 @@ def read_tracking(message: Message) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupRequest:
-    """is_sender  the client wants to send to the address"""
+    """A look-up of an address.
+
+    is_sender  True if the client wants to send to the address
+    """
 
     address: str
     is_sender: bool
@@ -78,7 +81,10 @@ class LookupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupReply:
-    """is_found  else the interior knows no such pattern, or could not say"""
+    """The answer to a look-up.
+
+    is_found  False if the interior has no such pattern, or could not answer
+    """
 
     is_found: bool
     is_link_route: bool
@@ -86,7 +92,7 @@ class LookupReply:
 
 
 def lookup_request(address: str, *, is_sender: bool) -> Message:
-    """Without reply-to and correlation-id, which `asking` sets."""
+    """Makes a request without reply-to and correlation-id, which `asking` sets."""
     properties = {"version": uint(LOOKUP_VERSION), "opcode": uint(LOOKUP_OPCODE)}
     return Message(body=[address, is_sender], application_properties=properties)
 
@@ -130,7 +136,7 @@ def lookup_reply(request: LookupRequest, reply: LookupReply) -> Message:
 
 
 def read_lookup_reply(message: Message) -> LookupReply:
-    """A reply with a status other than 0, or one that is malformed, has found nothing."""
+    """Reads a reply. A malformed reply, or one with a status other than 0, counts as not found."""
     nothing = LookupReply(is_found=False, is_link_route=False, has_destinations=False)
     properties, body = message.application_properties, message.body
     if not isinstance(properties, dict) or not isinstance(body, list) or len(body) < 2:
@@ -146,7 +152,7 @@ def read_lookup_reply(message: Message) -> LookupReply:
 
 
 def _number(value: Any, name: str) -> int:
-    """An unsigned number of any type, or its text. Text of 20 digits holds every one there is."""
+    """Returns an unsigned number of any type, or from its text. 20 digits are enough for all of them."""
     if isinstance(value, str) and len(value) <= 20 and value.isascii() and value.isdigit():
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -169,7 +175,7 @@ def delete_link_route(name: str, identity: str) -> Message:
 
 
 def read_management_reply(message: Message) -> tuple[int, Mapping[Any, Any]]:
-    """The status code and the body's map."""
+    """Returns the status code and the map of the body."""
     properties, body = message.application_properties, message.body
     if not isinstance(properties, dict):
         raise Malformed("no application-properties")

@@ -1,8 +1,8 @@
 """The addresses of an edge router on its uplink. Source: docs/spec/network.md §14.4, §14.5.
 
-An address with a receiver on the edge has a receiver on the uplink, which makes the interior a destination of it. One
-with a sender on the edge has a sender on the uplink, which is bound to the address only while the interior says that
-somebody else receives.
+An address with a receiver on the edge has a receiver on the uplink, so that the interior becomes a destination of it.
+An address with a sender on the edge has a sender on the uplink. This is bound to the address only while the interior
+reports that there is a receiver elsewhere.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ FALLBACK_PHASE = "F"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAddress:
-    """A mobile address of the edge, as it is now. What comes by the uplink itself counts for nothing.
+    """A mobile address of the edge, in its current state. Links of the uplink itself do not count.
 
     key            of class M, with its phase
-    has_receivers  a local link receives from it
-    has_senders    a local link sends to it, and no in-process consumer takes what they send
+    has_receivers  True if a local link receives from it
+    has_senders    True if a local link sends to it, and no in-process consumer takes its messages
     """
 
     key: str
@@ -35,8 +35,10 @@ class LocalAddress:
 
 
 class Proxy:
-    """One address: the links on the uplink that stand for it. A link that the interior refused stays None until the
-    address is gone here and comes again, or another uplink takes over: else the two would go on for ever.
+    """One address, and its links on the uplink.
+
+    A link that the interior refused stays None until the address is gone here and comes again, or another uplink takes
+    over. Otherwise the refusals and attaches would repeat forever.
     """
 
     __slots__ = ("address", "has_been_in", "has_been_out", "receiver", "sender", "sender_is_attached", "sender_is_used")
@@ -46,10 +48,10 @@ class Proxy:
         self.clear()
 
     def clear(self) -> None:
-        """There is no uplink."""
+        """Forgets the links, because there is no uplink."""
         self.receiver: int | None = None
         self.sender: int | None = None
-        self.has_been_in = self.has_been_out = False  # the link was asked for since it is wanted
+        self.has_been_in = self.has_been_out = False  # the link was requested since it is needed
         self.sender_is_attached = self.sender_is_used = False
 
 
@@ -68,7 +70,7 @@ class Proxies:
         return [effect for proxy in self._proxies.values() for effect in self._follow(proxy)]
 
     def uplink_lost(self) -> None:
-        """Its links are gone with it."""
+        """Forgets the links of the uplink that is gone."""
         self._uplink = None
         self._by_link.clear()
         for proxy in self._proxies.values():
@@ -77,7 +79,7 @@ class Proxies:
     # Local addresses
 
     def changed(self, address: LocalAddress) -> list[Effect]:
-        """Also for an address that is gone: it has neither receivers nor senders."""
+        """Updates an address. One that is gone has neither receivers nor senders."""
         proxy = self._proxies.get(address.key)
         if proxy is None:
             if not (address.has_receivers or address.has_senders):
@@ -148,7 +150,7 @@ class Proxies:
             proxy.sender_is_attached = True
 
     def detached(self, link: int) -> bool:
-        """The interior refused or closed a link. Returns whether it was one of an address."""
+        """Handles that the interior refused or closed a link. Returns True if it belonged to an address."""
         proxy = self._by_link.pop(link, None)
         if proxy is None:
             return False
@@ -164,7 +166,7 @@ class Proxies:
         proxy.sender_is_attached = proxy.sender_is_used = False
 
     def track(self, key: str, *, is_used: bool) -> list[Effect]:
-        """The interior says whether somebody else receives. An address without a sender there is ignored."""
+        """Handles the interior's report on receivers elsewhere. Ignores an address without a sender on the uplink."""
         proxy = self._proxies.get(key)
         if proxy is None or proxy.sender is None or not proxy.sender_is_attached or proxy.sender_is_used is is_used:
             return []
@@ -173,7 +175,7 @@ class Proxies:
 
 
 def _end(address: LocalAddress, *, is_sender: bool) -> End | None:
-    """The terminus that names the address; None: no link is made in its phase."""
+    """Returns the terminus that names the address; None: its phase needs no link."""
     phase = address.key[1]
     if phase == FALLBACK_PHASE:
         return End(address=address.text, capability="qd.fallback")

@@ -7,7 +7,7 @@ from router.edge.effects import AttachLink, End, SessionName
 from router.edge.limits import LINK_CREDIT, MANAGEMENT_REPLY_CREDIT, TRACKING_CREDIT
 from router.edge.messages import DOWNLINK, HEARTBEAT_ADDRESS, LOOKUP_ADDRESS, MANAGEMENT_ADDRESS, TRACKING_ADDRESS
 
-# What a standing link is for. The first two are the core's.
+# The uses of the standing links. The first two are the core's.
 UPLINK: Final = "uplink"
 DOWN: Final = "downlink"
 TRACKING: Final = "tracking"
@@ -22,7 +22,7 @@ _MADE: Final = End(is_dynamic=True)
 
 
 def _links(edge_id: str) -> Iterator[tuple[str, SessionName, bool, End | None, End | None, int]]:
-    """Service, session, whether the edge sends, source, target, and the edge's credit."""
+    """Iterates over service, session, True if the edge sends, source, target, and the edge's credit."""
     yield UPLINK, "endpoint", True, _NOWHERE, _NOWHERE, 0
     downlink = End(address=edge_id, capability=DOWNLINK)
     yield DOWN, "endpoint", False, downlink, End(capability=DOWNLINK), LINK_CREDIT
@@ -35,7 +35,10 @@ def _links(edge_id: str) -> Iterator[tuple[str, SessionName, bool, End | None, E
 
 
 def standing_links(edge_id: str, connection: int, numbers: Iterator[int]) -> list[AttachLink]:
-    """numbers  names of links that were never used"""
+    """Returns the effects that attach the standing links.
+
+    numbers  numbers of links that were never used
+    """
     return [
         AttachLink(
             connection=connection,

@@ -1,7 +1,7 @@
-"""The interior tells edges which of their links for addresses have a receiver elsewhere.
+"""The interior's reports to edges: which of their links for addresses have a receiver elsewhere.
 
-An edge's own receiver is no reason for it to send an address's messages here: they would come back.
-Source: docs/spec/network.md §14.5.
+An edge's own receiver is no reason for it to send an address's messages here: they would come back. Source:
+docs/spec/network.md §14.5.
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ from router.edge.messages import tracking
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
-    """Where messages to an address go, as it is now: local receivers, and other routers.
+    """The current destinations of an address: local receivers, and other routers.
 
-    are_there  there are some
-    sole       the connection of the edge that all of them are; None: there are others
+    are_there  True if there are any
+    sole       the connection of the edge, if all of them are that edge's; None: there are others
     """
 
     are_there: bool
@@ -29,7 +29,10 @@ class Destinations:
 
 @dataclass(slots=True)
 class _Edge:
-    """pending  what it is to be told when it has credit: the last state of each address, in their order"""
+    """One edge.
+
+    pending  reports that wait for credit: the last state of each address, in their order
+    """
 
     link: int | None = None
     credit: int = 0
@@ -56,7 +59,7 @@ class Tracking:
             self._forget(connection, key)
 
     def link_up(self, connection: int, link: int) -> bool:
-        """The edge receives what it is told by this link. Returns False where it has one already."""
+        """Sets the link on which the edge receives reports. Returns False if it already has one."""
         edge = self._edges[connection]
         if edge.link is not None:
             return False
@@ -78,14 +81,14 @@ class Tracking:
     # Addresses
 
     def sender_attached(self, connection: int, key: str, destinations: Destinations) -> list[SendMessage]:
-        """An edge has a sender's link for an address."""
+        """Handles that an edge has attached a sender's link for an address."""
         edge = self._edges.get(connection)
         if edge is None or (key not in edge.senders and len(edge.senders) >= self._limit):
             return []
         edge.senders[key] += 1
         self._trackers.setdefault(key, {})[connection] = None
         self._destinations[key] = destinations
-        # Another link for the same address begins as unused as the first did.
+        # A further link for the same address begins as unused, like the first one.
         if destinations.other_than(connection):
             edge.told.pop(key, None)
             self._want(edge, key, is_used=True)
@@ -106,7 +109,7 @@ class Tracking:
         return key in self._trackers
 
     def changed(self, key: str, destinations: Destinations) -> list[SendMessage]:
-        """The destinations of an address are others now."""
+        """Handles that the destinations of an address have changed."""
         trackers = self._trackers.get(key)
         if trackers is None:
             return []

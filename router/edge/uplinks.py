@@ -1,14 +1,17 @@
-"""Which connection of an edge router is its uplink. Source: docs/spec/network.md §14.1.
+"""Chooses the uplink of an edge router. Source: docs/spec/network.md §14.1.
 
-The first that opens is active; the others stand by. When the active one closes the oldest of the others takes over at
-once, and nothing goes back to the first when that opens again.
+The first connection that opens is active, and the others stand by. When the active one closes, the oldest of the others
+replaces it at once. If the first one opens again, nothing changes.
 """
 
 from router.effects import Log
 
 
 class Uplinks:
-    """active  the connection in use; None: there is none"""
+    """The connections of an edge.
+
+    active  the connection in use; None: there is none
+    """
 
     __slots__ = ("_open", "active")
 

@@ -1,8 +1,8 @@
-"""The sockets that are not open yet, in a queue of their own: hosts have turns, and a pass does a bounded time of it.
+"""A separate queue for the sockets of connections that are not open yet. Hosts take turns, in limited time per pass.
 
-Attack: 2,500 sockets that speak at the same moment, 1,500 ClientHellos. The event loop serves in one pass each socket
-that can be read, whatever that costs. So it does not watch these: a selector of their own does, which is asked for a
-few at a time, and whoever has logged in is served before each.
+Attack: 2,500 sockets that send at the same moment, 1,500 of them ClientHellos. In one pass the event loop serves each
+readable socket, at any cost. So the event loop does not watch these sockets. A separate selector does, which is asked
+for a few at a time. Peers that have logged in are served before each of these turns.
 """
 
 import asyncio
@@ -14,18 +14,19 @@ from typing import Final, Protocol
 from router.io.host_turns import HostTurns
 from router.io.turns import TURN_S, turn
 
-# Sockets that can be read, asked for at once. Asking costs a microsecond for each; with fewer, a host that comes to
-# a queue of thousands would wait longer until it is seen at all.
+# The number of readable sockets asked for at once. Each costs a microsecond. With fewer, a new host would wait longer
+# to be noticed if thousands of sockets are queued.
 AT_ONCE: Final = 128
 _ARMED: Final = select.EPOLLIN | select.EPOLLONESHOT
 
 
 class Arriving(Protocol):
-    """A socket on its way in.
+    """A socket whose connection is not open yet.
 
-    host        whose turn it takes
+    host        the host whose turn it uses
     descriptor  of the socket
-    serve       reads it, and works off what it has sent; then it is armed or ready again where it waits for more
+    serve       reads it and handles the data. After that it is armed again if it waits for more, or ready if it has
+                more to do
     """
 
     def __hash__(self) -> int: ...
@@ -37,7 +38,10 @@ class Arriving(Protocol):
 
 
 class Arrivals:
-    """after  called after each turn: writes what the turn left to write"""
+    """The queue.
+
+    after  called after each turn: writes what the turn left to write
+    """
 
     def __init__(self, after: Callable[[], None], *, seconds: float = TURN_S) -> None:
         self._after = after
@@ -47,42 +51,42 @@ class Arrivals:
         self._members: dict[int, Arriving] = {}  # by descriptor
         self._ready: HostTurns[Arriving] = HostTurns()
         self._pass: asyncio.Handle | None = None
-        self._has_time: Callable[[], bool] | None = None  # in the turn that asking has begun
+        self._has_time: Callable[[], bool] | None = None  # of the turn in which the sockets were asked for
         self._loop.add_reader(self._selector.fileno(), self._collect)
 
     def __len__(self) -> int:
-        """How many can be read, or have been."""
+        """The number of sockets that wait for a turn."""
         return len(self._ready)
 
     def add(self, member: Arriving) -> None:
-        """A socket has come. It gets a turn as soon as it has said something."""
+        """Adds a new socket. It gets a turn when it has sent something."""
         if self._selector.closed:
             return
         self._members[member.descriptor] = member
         self._selector.register(member.descriptor, _ARMED)
 
     def arm(self, member: Arriving) -> None:
-        """Its next turn comes when it says more."""
+        """Gives it its next turn when it sends more."""
         if self._members.get(member.descriptor) is member and not self._selector.closed:
             self._selector.modify(member.descriptor, _ARMED)
 
     def ready(self, member: Arriving) -> None:
-        """It has more to do than fitted into its turn."""
+        """Gives it another turn: it has more to do than fitted into the last one."""
         if self._members.get(member.descriptor) is member:
             self._ready.add(member.host, member)
             self._go_on_soon()
 
     def remove(self, member: Arriving) -> None:
-        """It is open, or closed. INVARIANT: called before another socket can have its descriptor."""
+        """Removes a socket that is open, or closed. INVARIANT: called before another socket can have its descriptor."""
         if self._members.get(member.descriptor) is not member:
             return
         del self._members[member.descriptor]
         self._ready.discard(member)
-        with contextlib.suppress(OSError, ValueError):  # the descriptor is closed, or the selector
+        with contextlib.suppress(OSError, ValueError):  # the descriptor or the selector is closed
             self._selector.unregister(member.descriptor)
 
     def close(self) -> None:
-        """Nobody arrives any more. Any number of times."""
+        """Stops. May be called any number of times."""
         if self._pass is not None:
             self._pass.cancel()
         if not self._selector.closed:
@@ -90,13 +94,14 @@ class Arrivals:
             self._selector.close()
 
     def _collect(self) -> None:
-        # Asking takes most of a turn where many have come: beside a whole one, a pass would last for two.
+        # With many new sockets, asking takes most of a turn. In addition to a whole turn, a pass would last twice as
+        # long.
         self._has_time = turn(seconds=self._seconds)
         for descriptor, _ in self._selector.poll(0, AT_ONCE):
             if (member := self._members.get(descriptor)) is not None:
                 self._ready.add(member.host, member)
         if len(self._ready) == 1 and self._pass is None:
-            self._serve()  # one alone: another pass of the loop would cost as much again
+            self._serve()  # only one socket: another pass of the loop would cost as much again
         else:
             self._go_on_soon()
 
@@ -105,7 +110,7 @@ class Arrivals:
             self._pass = self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """One turn for all together."""
+        """Serves one turn for all sockets together."""
         self._pass = None
         has_time, self._has_time = self._has_time or turn(seconds=self._seconds), None
         try:

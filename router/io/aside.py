@@ -1,4 +1,4 @@
-"""Work that may wait for a disk, in a thread nobody has to wait for: not the loop, not the router's end."""
+"""Runs work that may wait for a disk in a thread that nothing waits for: not the loop, and not the router's end."""
 
 import asyncio
 import contextlib
@@ -6,22 +6,22 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-# How long a disk that does not answer is waited for.
+# How long to wait for a disk that does not answer.
 ANSWER_S: Final = 5.0
 
 _T = TypeVar("_T")
 
 
 class Aside:
-    """One thread at a time: a disk that hangs costs one, however often somebody asks."""
+    """One thread at a time: a disk that does not answer costs one thread, however often a caller asks."""
 
     def __init__(self) -> None:
         self._running: asyncio.Future[None] | None = None
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """Call it once what this owner had called before has ended.
+        """Calls `work` in a thread, after the earlier call of this object has ended. Returns its result.
 
-        Errors  those of the call; TimeoutError when it has not begun or not ended within ANSWER_S. It may still end
+        Errors  those of the call; TimeoutError if it has not begun or not ended within ANSWER_S. It may still end later
         """
         loop = asyncio.get_running_loop()
         results: list[_T] = []
@@ -30,9 +30,9 @@ class Aside:
         def call() -> None:
             try:
                 results.append(work())
-            except Exception as error:  # raised again where it is waited for
+            except Exception as error:  # raised again in the caller
                 errors.append(error)
-            with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop is closed meanwhile
                 loop.call_soon_threadsafe(conclude)
 
         def conclude() -> None:
@@ -43,7 +43,7 @@ class Aside:
             while self._running is not None:
                 await asyncio.shield(self._running)
             ended = loop.create_future()
-            # A daemon: at its end, Python waits for all other threads, whatever they wait for.
+            # A daemon thread: at its end, Python waits for all other threads, whatever they wait for.
             threading.Thread(target=call, name="aside", daemon=True).start()
             self._running = ended
             await asyncio.shield(ended)

@@ -1,4 +1,4 @@
-"""qdrouterd and qdauthd: the command line, the process and its configuration. `router.control.serving` goes on.
+"""qdrouterd and qdauthd: the command line, the process and its configuration. `router.control.serving` does the rest.
 
 Sources: docs/spec/management.md §2.
 """
@@ -28,14 +28,14 @@ def _version() -> str:
 
 
 def main_of_auth_service() -> int:
-    """Run qdauthd. Returns the exit status."""
+    """Runs qdauthd. Returns the exit status."""
     return main(kind=AUTH_SERVICE)
 
 
 def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
-    """Run the daemon. Returns the exit status."""
+    """Runs the daemon. Returns the exit status."""
     argv = list(sys.argv if arguments is None else arguments)
-    # Attack: a library finds a client's certificate odd, and warns of it on standard error, which is the log.
+    # Attack: a client's certificate makes a library write a warning to standard error, which is the log.
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     try:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
         return check(config_path, options, kind)
     if not options.is_daemon:
         if options.user is not None:
-            # Before the configuration is read, as with --daemon. To go on as root would be silent and wrong.
+            # Before the configuration is read, as with --daemon. Continuing as root would be silent and wrong.
             try:
                 become(options.user)
             except DaemonError as error:
@@ -66,29 +66,29 @@ def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
 
 
 def default_config() -> str:
-    """The path of the configuration where the command line names none."""
+    """Returns the path of the configuration if the command line names none."""
     try:
         os.lstat(DEFAULT_CONFIG)
     except (FileNotFoundError, NotADirectoryError):
         import policies
 
         return str(policies.path("default/qdrouterd.conf"))
-    except OSError:  # it may be there: another one would be a surprise, and reading it says what is wrong
+    except OSError:  # it may exist: another file would be a surprise, and reading it shows the error
         pass
     return DEFAULT_CONFIG
 
 
 def _show(text: str) -> None:
-    """On standard output, as far as somebody reads it: `qdrouterd --help | head` is no error."""
+    """Prints on standard output, even if the reader has gone: `qdrouterd --help | head` is no error."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit.
+        # Otherwise Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check(config_path: str, options: Options, kind: Program = ROUTER) -> int:
-    """Say what the start would. Returns its exit status, as far as ports can be opened."""
+    """Reports what the start would report. Returns its exit status, except for ports that cannot be opened."""
     from router.control.check_logs import CheckLogs
 
     forbid_core_dumps()
@@ -124,11 +124,12 @@ def _refused(*texts: str) -> int:
 
 
 def run(config_path: str, options: Options, report: Report | None, kind: Program = ROUTER) -> int:
-    """Load the configuration and serve until stopped. Returns the exit status.
+    """Loads the configuration and serves until stopped. Returns the exit status.
 
-    report  of `daemonize`; None in the foreground
+    report  from `daemonize`; None in the foreground
     """
-    # What loading makes stays. `serve` collects once, when all is there, and collects as usual from then on.
+    # The objects that loading makes stay. `serve` collects once when loading is done, and then enables collection
+    # again.
     gc.disable()
     give_back_freed_memory()
     forbid_core_dumps()
@@ -139,7 +140,7 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
     try:
         schema = load_schema()
         configuration = load_config(config_path, schema, refuse=refusal)
-        # Not before: most starts that fail fail above, and need not wait until the whole router is loaded.
+        # Not earlier: most failing starts fail above, and need not wait until the whole router is loaded.
         from router.control.serving import StartError, serve
 
         try:
@@ -159,14 +160,14 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
         for early in error.logs:
             logs.write_effect(early)
         return _failed(str(error), logs, options, report)
-    except Exception as error:  # our own fault; without its text, which may hold a secret of the configuration
+    except Exception as error:  # our own fault; its text may contain a secret of the configuration
         return _failed(f"Python: {fault_text(error)}", logs, options, report)
     finally:
         gc.enable()
 
 
 def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> int:
-    """The lines of §2.3, or one to the launching process."""
+    """Writes the lines of §2.3, or one line to the launching process."""
     logs.write("MAIN", "critical", f"Router start-up failed: {text}")
     if report is not None:
         report(text)

@@ -1,4 +1,4 @@
-"""Connecting a TCP socket to a host by name, one address after the other."""
+"""Connects a TCP socket to a host by name, and tries one address after the other."""
 
 import asyncio
 import os
@@ -14,11 +14,11 @@ async def reach(
     make: Callable[[], asyncio.BaseProtocol],
     family: socket.AddressFamily = socket.AF_UNSPEC,
 ) -> None:
-    """Connect to the first address that answers.
+    """Connects to the first address that answers.
 
     make    makes the protocol, once for each address that is tried
-    Errors  OSError, of the last address; ValueError and OverflowError for names and ports that cannot be. The caller
-            bounds the time
+    Errors  OSError of the last address; ValueError and OverflowError for impossible names and ports. The caller must
+            limit the time
     """
     last: OSError | None = None
     for address in await numeric(host, family):
@@ -32,9 +32,9 @@ async def reach(
 
 
 def why_not(error: Exception) -> str:
-    """Why there is no TCP connection, in the system's words."""
+    """Returns why there is no TCP connection, in the system's words."""
     if isinstance(error, TimeoutError) and error.errno is None:
         return "timed out"
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
-        return os.strerror(error.errno)  # asyncio's own text has the address in it once more
+        return os.strerror(error.errno)  # asyncio's own text repeats the address
     return getattr(error, "strerror", None) or str(error)

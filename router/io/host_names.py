@@ -1,7 +1,7 @@
-"""Host names: looked up beside the loop, each within a bounded time. Source: docs/spec/policy-and-auth.md §2.3.
+"""Looks host names up outside the event loop, each in limited time. Source: docs/spec/policy-and-auth.md §2.3.
 
-The system's resolver cannot be interrupted and waits for as long as its configuration says, often half a minute. So it
-is asked in threads that nobody has to wait for, not even the process when it ends.
+The system's resolver cannot be interrupted, and waits as long as its configuration says, often half a minute. So it is
+called in threads that nothing waits for, not even the end of the process.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from typing import Any, Final
 from policy.attributes import InvalidValue, read_items
 from policy.hosts import Resolve, names_in
 
-# How long a name server may take. A router whose name server is gone must say so, not stand still.
+# The maximum time for a name server. A router whose name server does not answer must report that, and not hang.
 LOOK_UP_LIMIT_S: Final = 15.0
-# Rules may hold thousands of names: each thread costs memory, and name servers refuse floods.
+# Rules may contain thousands of names. Each thread costs memory, and name servers refuse floods.
 MAX_AT_ONCE: Final = 32
 
 Answer = Sequence[str] | OSError
@@ -46,7 +46,7 @@ def _no_answer() -> OSError:
 
 
 async def numeric(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) -> Sequence[str]:
-    """`host` itself where it is a numeric address, else its addresses. Errors: OSError."""
+    """Returns `host` itself if it is a numeric address, else its addresses. Errors: OSError."""
     try:
         ip_address(host)
     except ValueError:
@@ -55,7 +55,7 @@ async def numeric(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) ->
 
 
 async def addresses_of(name: str, family: socket.AddressFamily = socket.AF_UNSPEC) -> Sequence[str]:
-    """The numeric addresses of a host name, each once. Errors: OSError."""
+    """Returns the numeric addresses of a host name, each once. Errors: OSError."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Answer] = loop.create_future()
 
@@ -65,21 +65,21 @@ async def addresses_of(name: str, family: socket.AddressFamily = socket.AF_UNSPE
 
     def work() -> None:
         answer = _ask(name, family)
-        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop is closed meanwhile
             loop.call_soon_threadsafe(conclude, answer)
 
     threading.Thread(target=work, name="resolver", daemon=True).start()
     try:
         return _given(await asyncio.wait_for(answered, LOOK_UP_LIMIT_S))
     except TimeoutError as error:
-        # The resolver has a TimeoutError of its own.
+        # The resolver can also raise a TimeoutError, with an errno.
         raise error if error.errno is not None else _no_answer() from None
 
 
 def look_up(names: Iterable[str]) -> Resolve:
-    """Look names up side by side; returns what gives their addresses. Waits for the answers, LOOK_UP_LIMIT_S at most.
+    """Looks names up in parallel. Returns a function that gives their addresses. Waits at most LOOK_UP_LIMIT_S.
 
-    A name that is not among them is looked up when it is asked for.
+    That function looks up any other name when it is asked for it.
     """
     wanted: queue.SimpleQueue[str] = queue.SimpleQueue()
     answers: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()
@@ -115,21 +115,22 @@ def look_up(names: Iterable[str]) -> Resolve:
 
 
 def names_of(vhosts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The host names in the `remoteHosts` of vhost entities, as far as they are written as they should be."""
+    """Returns the host names in the `remoteHosts` of vhost entities. Leaves out invalid entries."""
     names: dict[str, None] = {}
     for vhost in vhosts:
         groups = vhost.get("groups")
         for group in groups.values() if isinstance(groups, Mapping) else ():
             items = group.get("remoteHosts") if isinstance(group, Mapping) else None
-            with contextlib.suppress(InvalidValue):  # compiling will say so
+            with contextlib.suppress(InvalidValue):  # compiling will report it
                 names |= dict.fromkeys(names_in(read_items(items)) if items is not None else ())
     return list(names)
 
 
 class NameWanted(BaseException):
-    """A rule names a host whose addresses are not known yet: look it up off the loop, then perform the request again.
+    """A rule contains a host name with unknown addresses: look it up outside the loop, then perform the request again.
 
-    Not an Exception: it is no failure, and nothing between the compiler and the management service may take it for one.
+    Not an Exception, because it is no failure: no code between the compiler and the management service may handle it as
+    one.
     """
 
     def __init__(self, name: str) -> None:
@@ -138,25 +139,25 @@ class NameWanted(BaseException):
 
 
 class KnownNames:
-    """Host names that have been looked up for the request that is being performed."""
+    """Host names that were looked up for the current request."""
 
     def __init__(self) -> None:
         self._found: dict[str, Answer] = {}
 
     def __call__(self, name: str) -> Sequence[str]:
-        """Errors: OSError as the look-up had it; NameWanted."""
+        """Returns the addresses of a name. Errors: OSError from the look-up; NameWanted."""
         found = self._found.get(name)
         if found is None:
             raise NameWanted(name)
         return _given(found)
 
     async def look_up(self, name: str) -> None:
-        """May take as long as a name server does; meanwhile messages are routed."""
+        """Looks up a name. This may take as long as a name server does, while messages are routed."""
         try:
             self._found[name] = await addresses_of(name)
         except OSError as error:
             self._found[name] = error
 
     def forget(self) -> None:
-        """The request is done: the next one shall see the addresses of its time."""
+        """Forgets all names after the request, so that the next one gets current addresses."""
         self._found.clear()

@@ -1,4 +1,4 @@
-"""A queue in which hosts have turns: the first member of each host in turn, whatever the others have waiting."""
+"""A queue in which hosts take turns, so that a host with many members does not delay the others."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -8,25 +8,26 @@ Member = TypeVar("Member", bound=Hashable)
 
 
 class HostTurns(Generic[Member]):
-    """Each member waits once. Adding, taking and discarding cost the same however many wait."""
+    """Each member waits at most once. Adding, taking and discarding have a constant cost."""
 
     __slots__ = ("_hosts", "_of")
 
     def __init__(self) -> None:
-        self._hosts: OrderedDict[Hashable, OrderedDict[Member, None]] = OrderedDict()  # whose turn is next first
+        # The host with the next turn first.
+        self._hosts: OrderedDict[Hashable, OrderedDict[Member, None]] = OrderedDict()
         self._of: dict[Member, Hashable] = {}
 
     def __len__(self) -> int:
         return len(self._of)
 
     def add(self, host: Hashable, member: Member) -> None:
-        """It waits, last of its host; where it waits already, it keeps its place."""
+        """Adds a member as the last of its host. If it already waits, it keeps its place."""
         if member not in self._of:
             self._of[member] = host
             self._hosts.setdefault(host, OrderedDict())[member] = None
 
     def take(self) -> Member | None:
-        """The next one, which waits no more. The next turn of its host comes after those of all others."""
+        """Removes and returns the next member. The next turn of its host comes after those of all other hosts."""
         if not self._hosts:
             return None
         host, members = next(iter(self._hosts.items()))
@@ -39,7 +40,7 @@ class HostTurns(Generic[Member]):
         return member
 
     def discard(self, member: Member) -> None:
-        """It waits no more. One that does not wait is none."""
+        """Removes a member. Does nothing if it does not wait."""
         if member in self._of:
             host = self._of.pop(member)
             del self._hosts[host][member]

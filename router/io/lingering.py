@@ -1,8 +1,8 @@
-"""Sockets whose connection is over and whose peer still sends: what comes is read and thrown away, within bounds.
+"""Sockets whose connection is over and whose peer still sends: bytes that arrive are read and discarded, within limits.
 
-A socket that is closed while bytes wait in it resets the peer, which then never reads why it was closed. So our side
-of the socket ends behind the Close, and the other is read until the peer ends it. The connection itself has given
-everything back by then: a socket and these few numbers are all that is held.
+If a socket is closed while bytes wait in it, it resets the peer, which then never reads why it was closed. So our side
+of the socket ends after the Close, and the other side is read until the peer ends it. The connection itself has already
+released everything. Only the socket and these few numbers are kept.
 """
 
 import asyncio
@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-# Stops a peer that never closes: it holds a descriptor for so long.
+# Attack: a peer that never closes. It keeps a descriptor for this time.
 LINGER_S: Final = 5.0
-# Stops a peer that floods after our Close. More than the windows of three sessions, which it may have filled before it
-# could know.
+# Attack: a peer that floods after our Close. This is more than the windows of three sessions, which the peer may have
+# filled before it got the Close.
 LINGER_BYTES: Final = 32 * 1024 * 1024
-# Stops peers that are refused over and over and never close: so many descriptors they hold in all, and of one host.
+# Attack: peers that are refused repeatedly and never close. The limits of descriptors for all of them, and for one
+# host.
 MOST: Final = 64
 MOST_OF_HOST: Final = 16
 
@@ -29,7 +30,10 @@ class _Member:
 
 
 class Lingering:
-    """The oldest goes where there are too many: it has had the most time to read why."""
+    """The lingering sockets.
+
+    If there are too many, the oldest is dropped: it has had the most time to read the reason.
+    """
 
     def __init__(self) -> None:
         self._members: dict[object, _Member] = {}  # oldest first
@@ -38,10 +42,10 @@ class Lingering:
         return len(self._members)
 
     def add(self, whose: object, transport: asyncio.Transport, host: str, on_bytes_ignored: Callable[[], None]) -> None:
-        """End our side of a socket behind what is written; drop the other when it has had its time or its bytes.
+        """Ends our side of a socket after the written bytes. Drops the other side at its limit of time or bytes.
 
-        whose             names the socket in further calls
-        on_bytes_ignored  called soon: from then on the socket's bytes go to `discard`
+        whose             identifies the socket in further calls
+        on_bytes_ignored  called soon. From then on the socket's bytes go to `discard`
         """
         if whose in self._members:
             return
@@ -53,7 +57,7 @@ class Lingering:
         self._members[whose] = _Member(transport, host, LINGER_BYTES, deadline)
 
     def discard(self, whose: object, size: int) -> None:
-        """`size` bytes have come on the socket, and nobody looks at them."""
+        """Counts `size` bytes that arrived on the socket and are ignored."""
         member = self._members.get(whose)
         if member is not None:
             member.left -= size
@@ -61,13 +65,13 @@ class Lingering:
                 self._drop(whose)
 
     def forget(self, whose: object) -> None:
-        """The socket is closed, or was never added."""
+        """Removes a socket that is closed, or was never added."""
         member = self._members.pop(whose, None)
         if member is not None:
             member.deadline.cancel()
 
     def drop_all(self) -> None:
-        """Their descriptors are needed."""
+        """Drops all sockets, because their descriptors are needed."""
         for whose in list(self._members):
             self._drop(whose)
 

@@ -1,6 +1,6 @@
-"""Listening sockets: bound, and read for those who call. What is accepted is judged before anything is made for it.
+"""Listening sockets: binds them and accepts connections. A socket is judged before any object is made for it.
 
-A server of asyncio accepts as many as the backlog holds before the first of them can be looked at.
+An asyncio server would accept the whole backlog before the first socket could be judged.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from typing import Any, Final
 from router.io.turns import turn
 
 BACKLOG: Final = 1024
-# One peer's network failed between its call and our answer. Any other error stays: no descriptor is left, for example.
-# The loop would find the port readable at once again, and do nothing else; so nobody is accepted for a moment.
+# The network of one peer failed between its call and our answer. Any other error stays, for example if no descriptor is
+# left. The loop would find the port readable again at once, and do nothing else. So nothing is accepted for a moment.
 _OF_ONE_PEER: Final = frozenset(
     {errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.ENOPROTOOPT, errno.EHOSTDOWN, errno.ENONET}
     | {errno.EHOSTUNREACH, errno.EOPNOTSUPP, errno.ENETUNREACH, errno.ETIMEDOUT, errno.ECONNRESET}
@@ -24,7 +24,7 @@ Arrived = Callable[[socket.socket, Any], None]
 
 
 def bound(hosts: Sequence[str] | None, port: int, family: socket.AddressFamily) -> list[socket.socket]:
-    """A listening socket for each address.
+    """Returns a listening socket for each address.
 
     hosts   numeric; None: every address of this host
     Errors  OSError
@@ -46,7 +46,7 @@ def bound(hosts: Sequence[str] | None, port: int, family: socket.AddressFamily) 
 
 
 def _bound(family: int, address: Any, *, is_asked_for: bool) -> socket.socket | None:
-    """None: "every address" is not of this family on this host."""
+    """Returns the socket, or None if this host has no address of this family for "every address"."""
     try:
         made = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
@@ -57,7 +57,7 @@ def _bound(family: int, address: Any, *, is_asked_for: bool) -> socket.socket | 
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has its own socket
         made.bind(address)
         made.listen(BACKLOG)
     except OSError as error:
@@ -70,10 +70,10 @@ def _bound(family: int, address: Any, *, is_asked_for: bool) -> socket.socket | 
 
 
 class Listening:
-    """Accepts for as long as a turn lasts in each pass of the loop, from now on.
+    """Accepts connections, in each pass of the loop as long as a turn lasts.
 
-    arrived  gets each socket with its peer's address, and answers for it from then on
-    failed   gets what kept the system from accepting, after which nobody is accepted for PAUSE_S
+    arrived  gets each socket with its peer's address, and is responsible for it from then on
+    failed   gets the error that prevents accepting. Nothing is accepted for PAUSE_S after it
     """
 
     def __init__(self, sockets: Sequence[socket.socket], arrived: Arrived, failed: Callable[[OSError], None]) -> None:
@@ -109,7 +109,7 @@ class Listening:
             self._arrived(accepted, peer)
 
     def close(self) -> None:
-        """Nobody is accepted any more."""
+        """Stops accepting."""
         for each in self.sockets:
             if (timer := self._resuming.pop(each, None)) is not None:
                 timer.cancel()

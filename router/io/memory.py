@@ -1,4 +1,4 @@
-"""How much memory the process has, as management and the start-up log show it, and that it gives back what it frees."""
+"""The memory of the process, for management and the start-up log, and how freed memory is returned to the system."""
 
 import contextlib
 import ctypes
@@ -11,24 +11,24 @@ from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
-# glibc's names for what `mallopt` sets (malloc.h), and our values.
+# glibc's names for the parameters of `mallopt` (malloc.h), and our values.
 _TRIM_THRESHOLD: Final = (-1, 4 * 1024 * 1024)
 _MMAP_THRESHOLD: Final = (-3, 128 * 1024)
 _ARENA_MAX: Final = (-8, 2)
 
 _PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
 
-# When so much less is held than at the most, and how often at the most.
+# The memory is trimmed if this much less is held than at the peak, and at most this often.
 _TRIM_BYTES: Final = 8 * 1024 * 1024
 _TRIM_EVERY_S: Final = 10.0
 
 
 def give_back_freed_memory() -> None:
-    """Tell the C library to return large buffers to the system when they are freed.
+    """Makes the C library return large buffers to the system when they are freed.
 
-    glibc by default raises the size from which it does so to that of whatever was freed last, up to 32 MiB: the buffers
-    of large messages then lie between small ones that stay, and hours of connections that come and go leave holes.
-    Elsewhere nothing is done.
+    By default, glibc raises the size limit for this to the size of the last freed buffer, up to 32 MiB. The buffers of
+    large messages then lie between small ones that stay, and hours of connecting and disconnecting leave holes. Does
+    nothing with other C libraries.
     """
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -37,11 +37,11 @@ def give_back_freed_memory() -> None:
 
 
 def forbid_core_dumps() -> None:
-    """Keep what is in memory there: no core dump, and no process of the same user may look into this one.
+    """Protects the contents of memory: no core dump, and no access for other processes of the same user.
 
-    Attack: passwords under way, and those of the configuration, read from a dump that a crash has left, or with a
-    debugger by another service of the same account. RLIMIT_CORE alone leaves dumps that are piped to a program. Who has
-    to examine a crash sets PALISADE_CORE_DUMPS=1. Elsewhere than on Linux the limit is all.
+    Attack: a dump after a crash, or a debugger of another service with the same account, shows passwords under way and
+    those of the configuration. RLIMIT_CORE alone does not prevent dumps that are piped to a program. To examine a
+    crash, set PALISADE_CORE_DUMPS=1. On systems other than Linux only the limit is set.
     """
     if os.environ.get("PALISADE_CORE_DUMPS") == "1":
         return
@@ -51,23 +51,29 @@ def forbid_core_dumps() -> None:
 
 
 class Trimmer:
-    """Gives the holes between what stays back to the system, when much was held and is not any more.
+    """Returns free memory between used blocks to the system, after much was held and released.
 
-    Attack: a flood that is over leaves as much free memory in small pieces as it held. It takes some ten milliseconds
-    for 100 MiB, and a full garbage collection, so it is not done for little and not often.
+    Attack: after a flood, the free memory in small pieces is as large as the flood. Trimming takes about ten
+    milliseconds for 100 MiB, and a full garbage collection. So it is done only for much memory, and not often.
     """
 
     def __init__(self, held: Callable[[], int]) -> None:
-        """held  bytes that the router holds for its peers"""
+        """Finds the trim function of the C library.
+
+        held  returns the bytes that the router holds for its peers
+        """
         self._held = held
-        self._most = 0  # since the last time
+        self._most = 0  # since the last trim
         self._next_s = 0.0
         self._trim: Callable[[int], int] = lambda _pad: 0
         with contextlib.suppress(AttributeError, OSError):
             self._trim = ctypes.CDLL(None).malloc_trim
 
     def on_second(self, now: float) -> None:
-        """now  monotonic seconds"""
+        """Trims the memory if it is worth it.
+
+        now  monotonic seconds
+        """
         held = self._held()
         self._most = max(self._most, held)
         if self._most - held >= _TRIM_BYTES and now >= self._next_s:
@@ -78,12 +84,12 @@ class Trimmer:
 
 
 def virtual_bytes() -> int | None:
-    """The process's virtual size; None where the system does not tell."""
+    """Returns the process's virtual size; None if the system does not report it."""
     return _read(Path("/proc/self/status"), "VmSize")
 
 
 def virtual_text() -> str:
-    """`<virtual size> (<memory> available memory)`."""
+    """Returns `<virtual size> (<memory> available memory)`."""
     available = _read(Path("/proc/meminfo"), "MemAvailable") or 0
     return f"{_scaled(virtual_bytes() or 0)} ({_scaled(available)} available memory)"
 

@@ -1,8 +1,8 @@
-"""How much memory the system lets this process have, and what happens before it is used up.
+"""The memory that the system allows this process, and the actions before it is used up.
 
-The AMQP engine does not look whether it was given what it asked for, and the system kills a container that has used up
-its own: in both cases the process ends, and everybody's connections with it. So the greatest connection is closed
-before. Attack: a process of 2 GiB and 16 MB of outcomes; it died within seconds, by one user.
+The AMQP engine does not check its allocations, and the system ends a container that has used up its memory. In both
+cases the process ends, with the connections of all peers. So the connection that holds most is closed earlier. Attack:
+a process of 2 GiB and 16 MB of outcomes from one user. It died within seconds.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-# Control groups tell "no limit" by a number that no machine has.
+# Control groups represent "no limit" by a number that no machine reaches.
 _NO_LIMIT: Final = 1 << 60
-# Kept free for what is not charged: what is being released, passing messages, and buffers of the allocator.
+# Kept free for memory that no account pays for: memory being released, passing messages, and buffers of the allocator.
 _RESERVE_SHARE: Final = 8
 _RESERVE_BYTES: Final = 64 * 1024 * 1024
-# What the process takes beside the budget: its own size, and connections that are not open yet.
+# The memory of the process outside the budget: its own size, and connections that are not open yet.
 BESIDE_BUDGET_BYTES: Final = 384 * 1024 * 1024
-# The account is within this factor of the memory (router.core.kept).
+# The memory is at most this multiple of the account (router.core.kept).
 _MOST_PER_CHARGED: Final = 2
 
 _Measure = Literal["resident", "virtual", "data"]
@@ -32,9 +32,11 @@ _FIELD: Final[dict[_Measure, int]] = {"virtual": 0, "resident": 1, "data": 5}  #
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimit:
-    """size_bytes  that the process may have
-    what        sets it, in words
-    measure     of the process counts
+    """A limit of the system.
+
+    size_bytes  that the process may have
+    what        the thing that sets the limit, in words
+    measure     the measure of the process that counts
     """
 
     size_bytes: int
@@ -43,22 +45,22 @@ class MemoryLimit:
 
     @property
     def least_free_bytes(self) -> int:
-        """Where less is left, memory is short."""
+        """If fewer bytes are free than this, memory is short."""
         return min(max(self.size_bytes // _RESERVE_SHARE, _RESERVE_BYTES), self.size_bytes // 2)
 
     @property
     def reserve_bytes(self) -> int:
-        """Where the system gives no more than this, no read is taken before something is closed."""
+        """If the system gives no more than this, something is closed before the next read."""
         return self.least_free_bytes // 2
 
     @property
     def largest_budget_bytes(self) -> int:
-        """The routerByteBudget that fits, even if all of it is used; 0: none does."""
+        """The largest routerByteBudget that fits even if it is used up; 0: no budget fits."""
         return max(self.size_bytes - BESIDE_BUDGET_BYTES, 0) // _MOST_PER_CHARGED
 
 
 def least_limit(root: Path = Path("/")) -> MemoryLimit | None:
-    """The least that holds for this process; None where the system sets none.
+    """Returns the lowest limit for this process; None if the system sets none.
 
     root  of the file system, or of a test's
     """
@@ -66,12 +68,18 @@ def least_limit(root: Path = Path("/")) -> MemoryLimit | None:
 
 
 def refusing_limit() -> MemoryLimit | None:
-    """The least beyond which the system refuses memory. A control group refuses none, and ends the process."""
+    """Returns the lowest limit at which the system refuses memory.
+
+    A control group refuses none, but ends the process.
+    """
     return min(_of_process(), key=lambda each: each.size_bytes, default=None)
 
 
 def _of_group(root: Path) -> Iterator[MemoryLimit]:
-    """Control groups of both versions, the process's own and those around it. In a container its own is the root."""
+    """Iterates over control groups of both versions: the process's own, and those around it.
+
+    In a container its own is the root.
+    """
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, group = line.split(":", 2)
@@ -114,7 +122,10 @@ def _of_machine(root: Path) -> Iterator[MemoryLimit]:
 
 
 def is_given(size_bytes: int) -> bool:
-    """Would the system give the process so many bytes more? Nothing is touched: it costs some microseconds."""
+    """Returns True if the system would give the process this many more bytes.
+
+    The memory is not touched, so this takes only some microseconds.
+    """
     try:
         mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except (OSError, MemoryError):
@@ -123,9 +134,9 @@ def is_given(size_bytes: int) -> bool:
 
 
 def warning_of(limit: MemoryLimit | None, budget_bytes: int) -> str | None:
-    """What the log says at the start where peers could use up the memory within the budget; None: nothing.
+    """Returns the warning for the log at the start if peers could use up the memory within the budget, else None.
 
-    budget_bytes  routerByteBudget, 0: none
+    budget_bytes  routerByteBudget, 0: no limit
     """
     if limit is None or 0 < budget_bytes <= limit.largest_budget_bytes:
         return None
@@ -138,7 +149,7 @@ def warning_of(limit: MemoryLimit | None, budget_bytes: int) -> str | None:
 
 
 class Shortage:
-    """Sheds what peers hold when memory is short.
+    """Closes connections that hold much when memory is short.
 
     on_second is called every second.
     """
@@ -150,9 +161,11 @@ class Shortage:
         say: Callable[[str], None],
         used: Callable[[MemoryLimit], int] | None = None,
     ) -> None:
-        """shed  closes the connection that holds most, and returns its name; None: none holds much
+        """Finds the trim function of the C library.
+
+        shed  closes the connection that holds most, and returns its name; None: no connection holds much
         say   writes a line to the log
-        used  bytes of the limit
+        used  returns the bytes that count for the limit
         """
         self._limit = limit
         self._shed = shed
@@ -169,10 +182,10 @@ class Shortage:
             self._relieve()
 
     def may_read(self) -> bool:
-        """May a read be taken, for which the engine allocates? The connection that holds most is closed before.
+        """Returns True if there is memory for a read. If not, first closes the connection that holds most.
 
-        Attack: more comes within a second than is free. The engine writes where its memory would be if it had been
-        given any: the process dies, or goes on with a heap that a peer has overwritten.
+        Attack: more data arrives within a second than there is free memory. The engine writes to memory that it was not
+        given. The process dies, or continues with a heap that a peer has overwritten.
         """
         reserve = self._limit.reserve_bytes
         if is_given(reserve):
@@ -182,7 +195,7 @@ class Shortage:
         return is_given(reserve // 2)
 
     def _relieve(self) -> None:
-        self._trim(0)  # what was shed a second ago is free, and may still be the process's
+        self._trim(0)  # memory of a connection closed a second ago is free, but may still belong to the process
         if self._is_short and (name := self._shed()) is not None:
             self._has_shed = True
             self._say(
@@ -196,7 +209,7 @@ class Shortage:
 
 
 def used_bytes(limit: MemoryLimit) -> int:
-    """Bytes that the process has of what is limited; 0 where the system does not tell."""
+    """Returns the process's bytes of the limited measure; 0 if the system does not report them."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[_FIELD[limit.measure]]) * _PAGE
     except (OSError, ValueError, IndexError):

@@ -21,7 +21,7 @@ DEFAULT_CONFIG = "/etc/qpid-dispatch/qdrouterd.conf"
 class Options:
     """The options of the command line.
 
-    config  None: that of the Program
+    config  None: the default of the Program
     """
 
     program: str
@@ -36,7 +36,7 @@ class Options:
 
 
 class UsageError(Exception):
-    """`diagnostic` goes to stderr, the usage to stdout, the exit status is 1."""
+    """The command line is wrong. `diagnostic` goes to stderr, the usage to stdout, and the exit status is 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class Program:
     """One of the programs that the daemon can be.
 
     purpose          in one line
-    config           that it reads where none is named
-    otherwise        what it does where that is not there, for the usage
-    is_auth_service  qdauthd: it authenticates the clients of routers
+    config           the file that it reads if none is named
+    otherwise        what it does if that file is missing, for the usage
+    is_auth_service  True for qdauthd, which authenticates the clients of routers
     """
 
     purpose: str
@@ -99,7 +99,7 @@ it; SIGHUP reopens the log files and reads certificates and policies anew.
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Read `arguments` (argv). Errors: UsageError."""
+    """Reads `arguments` (argv). Errors: UsageError."""
     program = arguments[0]
     try:
         found, rest = getopt.gnu_getopt(

@@ -1,7 +1,7 @@
 """The file with the daemon's process id. Source: docs/spec/management.md §2.2.
 
-Root writes it, and often into a folder that others may write to. So nothing is written through a name: the id goes into
-a new file, which takes the place of the old one, and what does not look like a pid file of ours stays as it is.
+Root writes it, often into a folder that other users may write to. So nothing is written through an existing name. The
+id goes into a new file, which replaces the old one. A file that does not look like our pid file stays unchanged.
 """
 
 import errno
@@ -11,10 +11,11 @@ import secrets
 import stat
 from collections.abc import Collection
 
-# Blank where an installation has made the file before.
+# Blank if an installation has made the file before.
 _PROCESS_ID = re.compile(rb"\s*[0-9]{0,10}\s*")
 _MAX_BYTES = 32
-# For its owner to write and the umask to narrow: whoever may change the number has root kill another process.
+# Only the owner may write, and the umask may reduce it further: a user who can change the number can have root kill
+# another process.
 _MODE = 0o644
 
 
@@ -23,9 +24,9 @@ class PidFileError(Exception):
 
 
 def write_pidfile(path: str, process_id: int, owners: Collection[int]) -> None:
-    """Write the process id and a newline, whole or not at all. Raises PidFileError; then nothing has changed.
+    """Writes the process id and a newline, completely or not at all. Raises PidFileError; then nothing has changed.
 
-    owners  ids of the users of whom a file that is there already is ours
+    owners  ids of users: an existing file is ours if it belongs to one of them
     """
     name = os.path.basename(path)
     text = b"%d\n" % process_id
@@ -47,13 +48,13 @@ def write_pidfile(path: str, process_id: int, owners: Collection[int]) -> None:
 
 
 def _opened(folder: int, name: str, owners: Collection[int]) -> int | None:
-    """A descriptor of the pid file that is there; None where there is none.
+    """Returns a descriptor of the existing pid file; None if there is none.
 
     Raises PidFileError for anything else of this name. Attacks: a symbolic or hard link to /etc/passwd, which root
-    would overwrite; a FIFO, which would hold up the start for ever.
+    would overwrite; a FIFO, which would block the start forever.
     """
     try:
-        # Looked at before it is opened: to open some devices is to use them.
+        # Checked before it is opened, because opening some devices has an effect.
         if not stat.S_ISREG((found := os.stat(name, dir_fd=folder, follow_symlinks=False)).st_mode):
             kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no regular file"
             raise PidFileError(f"it is {kind}")
@@ -88,7 +89,7 @@ def _put(folder: int, name: str, text: bytes, old: int | None) -> None:
     except OSError as error:
         if old is None or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        # A folder that is not ours, with a file that is: it was made for us.
+        # The folder is not ours, but the file is: it was made for us.
         os.ftruncate(old, 0)
         os.pwrite(old, text, 0)
         return
@@ -98,7 +99,7 @@ def _put(folder: int, name: str, text: bytes, old: int | None) -> None:
         finally:
             os.close(descriptor)
         if old is None:
-            # Unlike a rename, a link does not replace what has come there since we looked.
+            # Unlike a rename, a link does not replace a file made since the check.
             os.link(new, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             os.unlink(new, dir_fd=folder)
         else:

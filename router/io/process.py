@@ -1,4 +1,4 @@
-"""Becoming a daemon and another user: fork, session, pid file, user. Sources: docs/spec/management.md §2.2."""
+"""Becomes a daemon and another user: fork, session, pid file, user. Sources: docs/spec/management.md §2.2."""
 
 import grp
 import os
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from router.io.pidfile import PidFileError, write_pidfile
 
-# Files a daemon makes are not for the world. (The C router leaves umask 0.)
+# Other users may not read the daemon's files. (The C router uses umask 0.)
 DAEMON_UMASK = 0o027
 _STARTED = "ok"
 
@@ -20,19 +20,19 @@ class DaemonError(Exception):
 
 class Report(Protocol):
     def __call__(self, error: str | None, passed_over: Sequence[str] = ()) -> None:
-        """Report the end of start-up to the launching process.
+        """Reports the end of start-up to the launching process.
 
         error        why the router does not start; None: it serves
-        passed_over  what of the configuration is left out
+        passed_over  the parts of the configuration that are left out
         """
         ...
 
 
 def daemonize(*, pidfile: str | None, user: str | None) -> Report:
-    """Fork twice. Returns, in the daemon only, a function to report start-up.
+    """Forks twice. Returns, only in the daemon, a function to report start-up.
 
-    The launching process waits for that report and exits: 0, or 1 after printing the error on stderr. What was left out
-    of the configuration is printed there as well: in the daemon stderr is /dev/null.
+    The launching process waits for that report and exits: with 0, or with 1 after printing the error on stderr. It also
+    prints the parts of the configuration that were left out, because stderr of the daemon is /dev/null.
     """
     reader, writer = os.pipe()
     if os.fork():
@@ -52,7 +52,7 @@ def daemonize(*, pidfile: str | None, user: str | None) -> Report:
     waiting = [writer]
 
     def report(error: str | None, passed_over: Sequence[str] = ()) -> None:
-        while waiting:  # once; the waiting process is gone afterwards
+        while waiting:  # only once; then the waiting process has ended
             os.write(waiting[0], (error or "\n".join((_STARTED, *passed_over))).encode())
             os.close(waiting.pop())
 
@@ -94,9 +94,10 @@ def _entry(user: str) -> pwd.struct_passwd:
 
 
 def become(user: str) -> None:
-    """Take on the user's id, group and supplementary groups, for good; nothing where the process is this user's.
+    """Changes to the user's id, group and other groups, permanently. Does nothing if the process is already this
+    user's.
 
-    Raises DaemonError; the process may then have lost some of its groups, and is to end.
+    Raises DaemonError. The process may then have lost some of its groups, and must end.
     """
     entry = _entry(user)
     if os.getresuid() == (entry.pw_uid,) * 3 and entry.pw_uid != 0:

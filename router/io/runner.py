@@ -1,10 +1,10 @@
-"""The event loop: uvloop where it is installed."""
+"""The event loop: uvloop if it is installed."""
 
 import asyncio
 
 
 def new_runner() -> asyncio.Runner:
-    """On uvloop where the extra `fast` is installed."""
+    """Makes a runner, with uvloop if the extra `fast` is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,7 +1,7 @@
-"""The steps of TLS handshakes, in threads: OpenSSL computes for milliseconds, without the interpreter's lock.
+"""Runs the steps of TLS handshakes in threads: OpenSSL computes for milliseconds, without the interpreter's lock.
 
-Hosts have turns, one step each. What waits is bounded by the connections that are not open, each of which has one step
-at most (router.admission.handshakes). Measured: docs/performance.md, strangers.
+Hosts take turns, one step each. The number of waiting steps is limited, because each connection that is not open has at
+most one step (router.admission.handshakes). Measured: docs/performance.md, strangers.
 """
 
 import asyncio
@@ -13,14 +13,16 @@ from typing import Final
 from router.io.host_turns import HostTurns
 from router.io.workers import Threads
 
-# More would take the processors from the event loop, which serves those who have logged in.
+# More would take processors from the event loop, which serves the peers that have logged in.
 MAX_THREADS: Final = 4
 
 
 class Step:
-    """is_wanted  asked when its turn has come. No: neither of the others is called
+    """One step of a handshake.
+
+    is_wanted  asked when its turn has come. If it returns False, the others are not called
     run        called in a thread; must not raise
-    done       called on the event loop after it
+    done       called on the event loop after `run`
     """
 
     __slots__ = ("done", "host", "is_wanted", "run")
@@ -35,17 +37,20 @@ class Step:
 
 
 class Shaking:
-    """Leaves one processor to the event loop, where there are more."""
+    """Runs steps. Leaves one processor to the event loop if there are several."""
 
     def __init__(self, threads: int = 0) -> None:
-        """threads  0: as many as the processors suggest"""
+        """Starts without steps.
+
+        threads  0: the number depends on the processors
+        """
         self._most = threads or max(min(len(os.sched_getaffinity(0)) - 1, MAX_THREADS), 1)
         self._threads = Threads(self._most, "handshake")
         self._waiting: HostTurns[Step] = HostTurns()
         self._running = 0
 
     def __len__(self) -> int:
-        """Steps whose turn has not come."""
+        """The number of steps that wait for their turn."""
         return len(self._waiting)
 
     def submit(self, step: Step) -> None:
@@ -53,18 +58,18 @@ class Shaking:
         self._begin_next()
 
     def discard(self, step: Step) -> None:
-        """Its connection is over. One that runs is finished, and `done` called."""
+        """Removes a step whose connection is over. A running step is finished, and its `done` called."""
         self._waiting.discard(step)
 
     def close(self) -> None:
-        """Nothing that waits is done any more."""
+        """Drops all waiting steps, and ends the threads."""
         self._waiting = HostTurns()
         self._threads.close()
 
     def _begin_next(self) -> None:
         while self._running < self._most and (step := self._waiting.take()) is not None:
             if not step.is_wanted():
-                # A banned host may have hundreds to be declined: one in each pass of the loop.
+                # A banned host may have hundreds of steps to decline: one in each pass of the loop.
                 asyncio.get_running_loop().call_soon(self._begin_next)
                 return
             self._run(step)
@@ -75,7 +80,7 @@ class Shaking:
 
         def run() -> None:
             step.run()
-            with suppress(RuntimeError):  # the loop is closed: the router has ended
+            with suppress(RuntimeError):  # the loop is closed, because the router has ended
                 loop.call_soon_threadsafe(conclude)
 
         def conclude() -> None:

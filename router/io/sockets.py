@@ -1,4 +1,4 @@
-"""The loop's end of a connection: moving its bytes. One event loop, one read buffer for all.
+"""The loop's end of a connection: moves its bytes. One event loop, and one read buffer for all sockets.
 
 Source: docs/journeys.md, three journeys.
 """
@@ -20,25 +20,28 @@ _READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
 
 
 class Hold:
-    """Why a socket is not read: bits. Hot: an enum's take ten times as long."""
+    """The reasons not to read a socket, as bits. Hot: an enum takes ten times as long."""
 
     NONE: Final = 0
     PASS: Final = 1  # it has had its share of the present pass
-    TURN: Final = 2  # what was read before is not worked off
-    ROOM: Final = 4  # the same, and will not be before the peer has read our answers
+    TURN: Final = 2  # the bytes of the previous read are not handled yet
+    ROOM: Final = 4  # the same, and cannot be handled before the peer has read our answers
     PAUSE: Final = 8  # its peer was refused too often
-    ARRIVAL: Final = 16  # it is not open, and read in its host's turn (router.io.arrivals)
+    ARRIVAL: Final = 16  # it is not open, and is read in its host's turn (router.io.arrivals)
 
 
 class Intake(Protocol):
-    """rest  the beginning of a frame, to which the next read is added"""
+    """The reader of a connection's frames.
+
+    rest  the beginning of a frame, to which the next read is added
+    """
 
     @property
     def rest(self) -> bytearray | None: ...
 
 
 class Connection(Protocol):
-    """The part of its connection that a socket needs (router.connection.stack)."""
+    """The part of a connection that its socket needs (router.connection.stack)."""
 
     on_behind: Callable[[], None]
     on_pause: Callable[[], None]
@@ -82,7 +85,7 @@ class SocketOwner(Protocol[C_contra]):
     def busy_poll(self) -> BusyPoll: ...
     @property
     def may_read(self) -> Callable[[], bool] | None:
-        """Is there memory for what a read brings? None: the system refuses none."""
+        """Returns True if there is memory for a read. None: the system never refuses memory."""
         ...
 
     def lost(self, connection: C_contra) -> None: ...
@@ -104,38 +107,38 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         self.connection: C | None = None
         self._transport: asyncio.Transport | None = None
         self._holds = Hold.NONE
-        self._alone_bytes = READ_BYTES  # of one read, while no other socket is busy
-        self._offered_bytes = 0  # of the read that comes
+        self._alone_bytes = READ_BYTES  # the size of one read while no other socket is busy
+        self._offered_bytes = 0  # the size of the next read
         self._pause: asyncio.TimerHandle | None = None
         self._take: Callable[[int], None] = self.discard
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """The socket is connected."""
+        """Makes the connection, because the socket is connected."""
         raise NotImplementedError
 
     def ended(self) -> None:
-        """The socket is closed and its connection has given everything back."""
+        """Handles that the socket is closed and its connection has released everything."""
 
     def close(self) -> None:
-        """Close after what was written has left."""
+        """Closes the socket after the written bytes have left."""
         if self._transport is not None:
             self.router.close_soon(self._transport)
 
     def hold(self, why: int) -> None:
-        """Do not read until every reason not to is gone."""
+        """Stops reading until every reason for that is gone."""
         if not self._holds and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
         self._holds |= why
 
     def release(self, why: int) -> None:
-        """This reason not to read is gone."""
+        """Removes a reason not to read."""
         if self._holds & why:
             self._holds &= ~why
             if not self._holds and self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def attend(self) -> None:
-        """Do not read while there is something left of what was read before; see to it that it has another turn."""
+        """Stops reading while earlier data is not handled yet, and makes sure that the connection gets another turn."""
         connection = self.connection
         if connection is None:
             return
@@ -146,10 +149,10 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.router.turns.add(self)
 
     def go_on(self) -> bool:
-        """The connection's next turn (router.io.turns)."""
+        """Gives the connection its next turn (router.io.turns). Returns True if it needs a further one."""
         connection = self.connection
         if self._holds & Hold.PAUSE:
-            return False  # it is asked again when the pause is over
+            return False  # asked again when the pause is over
         if connection is not None:
             connection.resume()
             if connection.has_more:
@@ -159,7 +162,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         return False
 
     def pause(self) -> None:
-        """Neither read nor work off what was read until the pause of the connection is over."""
+        """Stops reading and handling data until the pause of the connection is over."""
         if self._pause is None and self.connection is not None:
             self.hold(Hold.PAUSE)
             self._go_on_after(self.connection.paused_until - self.router.clock())
@@ -179,7 +182,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
     # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by class
+        transport = cast(asyncio.Transport, transport)  # uvloop's transport is compatible, but no subclass
         self._transport = transport
         transport.set_write_buffer_limits(high=FULL_BUFFER_BYTES)
         raw = transport.get_extra_info("socket")
@@ -217,11 +220,11 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.router.busy_poll.after_read(nbytes)
 
     def read_again(self) -> None:
-        """The next pass begins."""
+        """Reads again, because the next pass begins."""
         self.release(Hold.PASS)
 
     def discard(self, size: int) -> None:
-        """`size` bytes came, and there is no connection any more."""
+        """Ignores `size` bytes that arrived after the connection was over."""
 
     def eof_received(self) -> bool:
         return False
@@ -238,7 +241,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.router.work.finish()
 
     def let_go(self) -> None:
-        """The connection is over, though its socket may be open for a while."""
+        """Ends the connection, although its socket may stay open for a while."""
         connection, self.connection, self._take = self.connection, None, self.discard
         self.router.turns.discard(self)
         if self._pause is not None:

@@ -1,7 +1,7 @@
-"""The system log: one datagram per entry, to the socket that the system's logger listens on.
+"""The system log: sends one datagram for each entry to the socket of the system's logger.
 
-The C library's syslog() waits when the logger does not read, and with it would every connection. Here what cannot be
-handed over at once is lost, and counted. Sources: docs/spec/management.md §3; the format is RFC 3164's, as the C
+The C library's syslog() waits if the logger does not read, and every connection would wait too. Here an entry that
+cannot be sent at once is lost, and counted. Sources: docs/spec/management.md §3; the format is RFC 3164's, as the C
 library writes it.
 """
 
@@ -29,7 +29,10 @@ PRIORITIES: Final[Mapping[LogLevel, int]] = {
 
 
 class SystemLog:
-    """lost  entries that could not be handed over since the last that could"""
+    """Sends entries to the system log.
+
+    lost  the number of entries lost since the last successful one
+    """
 
     def __init__(self, address: str = ADDRESS) -> None:
         self.lost = 0
@@ -37,7 +40,7 @@ class SystemLog:
         self._socket: socket.socket | None = None
 
     def write(self, level: LogLevel, text: str) -> None:
-        """Hand over one entry without waiting. Errors: OSError when it is lost."""
+        """Sends one entry without waiting. Errors: OSError if it is lost."""
         try:
             if self.lost:
                 self._send("warning", f"ERROR (warning) {self.lost} log entries did not get to the system log")
@@ -54,10 +57,10 @@ class SystemLog:
         if self._socket is not None:
             try:
                 self._socket.send(data)
-            except BlockingIOError:  # the logger is there and does not read: another socket would not help
+            except BlockingIOError:  # the logger exists but does not read: another socket would not help
                 raise
             except OSError:
-                self.close()  # a logger that was started anew listens on another socket of the same name
+                self.close()  # a restarted logger listens on another socket of the same name
             else:
                 return
         self._connect().send(data)
@@ -74,7 +77,7 @@ class SystemLog:
         return made
 
     def close(self) -> None:
-        """The next entry opens it anew."""
+        """Closes the socket. The next entry opens it again."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()

@@ -1,4 +1,4 @@
-"""What became of the questions to one verifier. Changed on the loop alone."""
+"""Counts the results of one verifier. Changed only on the event loop."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,14 @@ from auth.credentials import Answer, VerifyResult
 
 @dataclass(slots=True)
 class Tally:
-    """asked        questions that were answered, rechecks of open connections among them
+    """The counters of one verifier.
+
+    asked        answered questions, including rechecks of open connections
     valid, invalid  credentials that were compared
     unavailable     nothing was compared: the verifier failed, has no answer, or too many logins wait
-    continued       answers that an exchange goes on with: SCRAM keys, messages of Kerberos. The outcome is unknown
-    is_answering    something was compared for the last question; true before the first
-    seconds         that its threads took, the longest answer among them
+    continued       answers that continue an exchange: SCRAM keys, Kerberos messages. The outcome is still unknown
+    is_answering    True if something was compared for the last question, and before the first
+    seconds         the total time of its threads; `longest_s` is the longest answer
     """
 
     asked: int = 0
@@ -25,7 +27,10 @@ class Tally:
     longest_s: float = 0.0
 
     def take(self, answer: Answer, seconds: float) -> None:
-        """seconds  that the answer took; 0 where nobody was asked"""
+        """Counts an answer.
+
+        seconds  that the answer took; 0 if the verifier was not called
+        """
         self.asked += 1
         self.seconds += seconds
         self.longest_s = max(self.longest_s, seconds)

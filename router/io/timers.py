@@ -1,6 +1,6 @@
 """Deadlines of many connections on few timers: buckets of a quarter of a second.
 
-Ten thousand idle connections cost one loop timer per bucket that is due, not ten thousand handles.
+Ten thousand idle connections need one loop timer for each bucket that is due, not ten thousand handles.
 """
 
 import asyncio
@@ -14,22 +14,25 @@ BUCKET_S: Final = 0.25
 
 
 class Timers:
-    """Calls `on_timer` of each member when it is due, at most one bucket late; never early.
+    """Calls `on_timer` of each member when it is due, at most one bucket late and never early.
 
-    A bucket is worked off in slices: thousands of peers that came at the same moment are due at the same moment.
+    A bucket is handled in slices: thousands of peers that connected at the same moment are due at the same moment.
     """
 
     def __init__(self, clock: Callable[[], float], after: Callable[[], None]) -> None:
-        """after  called when a bucket, or a slice of one, has been worked off."""
+        """Starts without members.
+
+        after  called after each handled bucket, or slice of one
+        """
         self._clock = clock
         self._after = after
-        # Ordered sets: a member that is discarded is let go of at once. It would else be kept until its old deadline,
-        # and peers that come and go quickly could fill the memory with connections that are long gone.
+        # Ordered sets: a discarded member is released at once. Otherwise it would stay until its old deadline, and
+        # peers that connect and disconnect quickly could fill the memory.
         self._buckets: dict[int, dict[Timed, None]] = {}
         self._due: dict[Timed, int] = {}
 
     def set(self, member: Timed, deadline: float | None) -> None:
-        """(Re)place a member's deadline; None takes it out."""
+        """Sets or replaces a member's deadline. None removes it."""
         self.discard(member)
         if deadline is None:
             return

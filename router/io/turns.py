@@ -1,8 +1,8 @@
-"""Everyone has a turn: long work is done in slices of 150 microseconds, and messages are routed in between.
+"""Gives every connection a turn: long work is done in slices of 150 microseconds, and messages are routed in between.
 
-A connection whose turn was too short for what it has sent is not read until that is worked off. It goes on in a later
-pass of the loop; the loop sees to every other socket before each. The router's own long work has slices of the same
-length: a coroutine asks `turn` or `take`, callbacks use `Slices`.
+A connection whose turn was too short for its data is not read until that data is handled. It continues in a later pass
+of the loop, and the loop serves every other socket before each pass. The router's own long work has slices of the same
+length: a coroutine asks `turn` or `take`, and callbacks use `Slices`.
 """
 
 import asyncio
@@ -10,23 +10,23 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-# How long one connection's work, and in a pass the work of all that are behind, may hold up everybody else. Stops a
-# read that is costly to work off (thousands of TLS records of one byte) from keeping messages waiting.
+# How long one connection's work may delay all others. In a pass, the limit for the work of all waiting members
+# together. Attack: a read with expensive data (thousands of TLS records of one byte) keeps messages waiting.
 TURN_S: Final = 0.00015
 
-# Passes of those that are behind, at most, until what they leave to write is written. A message for 50 receivers takes
-# a turn: written after each, every copy would be a system call of its own.
+# The maximum number of passes before their output is written. A message for 50 receivers takes a turn. If the output
+# were written after each turn, every copy would need its own system call.
 PASSES_PER_WRITE: Final = 8
 
 
 def turn(clock: Callable[[], float] = time.perf_counter, seconds: float = TURN_S) -> Callable[[], bool]:
-    """A turn begins; the result says whether it has time left."""
+    """Begins a turn. Returns a function that tells whether the turn has time left."""
     end = clock() + seconds
     return lambda: clock() < end
 
 
 def take(steps: Iterator[object], has_time: Callable[[], bool]) -> bool:
-    """Do steps while there is time, one at least. False: there are no more."""
+    """Does steps while there is time, at least one. Returns False if there are no more."""
     return any(not has_time() for _ in steps)
 
 
@@ -46,9 +46,11 @@ class Slices:
         seconds: float = TURN_S,
         on_fault: Callable[[Exception], None] | None = None,
     ) -> None:
-        """after     called after each slice
-        seconds   of a slice; 0: each step is one
-        on_fault  gets what a step raised; None: the loop's handler does
+        """Begins the first slice.
+
+        after     called after each slice
+        seconds   of a slice; 0: each step is a slice
+        on_fault  gets the exception of a step; None: the loop's handler gets it
         """
         self._steps = steps
         self._after = after
@@ -59,7 +61,7 @@ class Slices:
         self._go_on()
 
     def _go_on(self) -> None:
-        self._next = None  # which refers back to this: both would stay until cycles are looked for
+        self._next = None  # it refers back to this object: both would stay until the garbage collector looks for cycles
         try:
             self.is_over = not take(self._steps, turn(seconds=self._seconds)) or self.is_over
         except Exception as error:
@@ -73,7 +75,7 @@ class Slices:
             self._next = asyncio.get_running_loop().call_soon(self._go_on)
 
     def cancel(self) -> None:
-        """No slice comes any more."""
+        """Cancels all further slices."""
         self.is_over = True
         if self._next is not None:
             self._next.cancel()
@@ -83,12 +85,12 @@ class Unfinished(Protocol):
     """A member with more to do than fitted into its turn."""
 
     def go_on(self) -> bool:
-        """One turn more. Returns whether there is still more to do."""
+        """Does one more turn. Returns True if there is still more to do."""
         ...
 
 
 class _Remainder:
-    """Steps that nobody waits for."""
+    """Steps that nothing waits for."""
 
     __slots__ = ("_begin_turn", "_steps")
 
@@ -101,25 +103,27 @@ class _Remainder:
 
 
 class Turns:
-    """Those that are behind, in the order in which their next turn comes."""
+    """The members that need further turns, in the order of these turns."""
 
     def __init__(self, clock: Callable[[], float], after: Callable[[], None]) -> None:
-        """clock  monotonic seconds
-        after  writes what turns left to write; called when nobody is behind, and after PASSES_PER_WRITE passes
+        """Starts without members.
+
+        clock  monotonic seconds
+        after  writes the output of turns; called if no member is left, and after PASSES_PER_WRITE passes
         """
         self._clock = clock
         self._after = after
-        self._has_time: Callable[[], bool] | None = None  # of the pass under way
-        self._of_reads: Callable[[], bool] | None = None  # of what is read in it
+        self._has_time: Callable[[], bool] | None = None  # of the current pass
+        self._of_reads: Callable[[], bool] | None = None  # of the reads between two passes
         self._behind: dict[Unfinished, None] = {}
         self._pass: asyncio.Handle | None = None
-        self._unwritten = 0  # passes since `after` was called
+        self._unwritten = 0  # the passes since `after` was called
 
     def begin(self) -> Callable[[], bool]:
-        """A turn begins; the result says whether it has time left. In a pass, all have what is left of the one turn.
+        """Begins a turn. Returns a function that tells whether the turn has time left.
 
-        So have, while somebody is behind, all that are read before the next pass. Attack: many peers send at once, and
-        each read is worth a turn of its own.
+        All members of a pass share one turn. While members wait, all reads before the next pass also share one turn.
+        Attack: many peers send at once, so that each read would have its own turn.
         """
         if self._has_time is not None:
             return self._has_time
@@ -130,26 +134,26 @@ class Turns:
         return self._of_reads
 
     def add(self, member: Unfinished) -> None:
-        """Give it further turns until it is done; last of those that wait, unless it waits already."""
+        """Gives a member further turns until it is done. It becomes the last one, unless it already waits."""
         self._behind.setdefault(member)
         if self._pass is None:
             self._pass = asyncio.get_running_loop().call_soon(self._go_on)
 
     def later(self, steps: Iterator[object]) -> None:
-        """Do steps in turns as a member of their own, from the next pass on. One that raises ends them."""
+        """Does steps in turns as a separate member, from the next pass on. A step that raises ends them."""
         self.add(_Remainder(steps, self.begin))
 
     def discard(self, member: Unfinished) -> None:
         self._behind.pop(member, None)
 
     def _go_on(self) -> None:
-        """One turn for all together, round robin: whoever is next has what is left of it."""
+        """Does one turn for all members together, round robin: each member gets the time that is left."""
         self._pass = self._of_reads = None
         self._has_time = has_time = turn(self._clock)
         try:
             for member in list(self._behind):
                 if member not in self._behind:
-                    continue  # its socket was closed in this very pass
+                    continue  # its socket was closed in this pass
                 del self._behind[member]
                 if member.go_on():
                     self._behind[member] = None
@@ -161,12 +165,12 @@ class Turns:
                 self._after()
         finally:
             self._has_time = None
-            # Also when one member's turn raises: the others are not read until they have had theirs.
+            # Also if a member's turn raises: the others are not read until they have had their turn.
             if self._behind and self._pass is None:
                 self._pass = asyncio.get_running_loop().call_soon(self._go_on)
 
     def stop(self) -> None:
-        """No turn comes any more."""
+        """Cancels all further turns."""
         self._behind.clear()
         if self._pass is not None:
             self._pass.cancel()

@@ -1,8 +1,8 @@
-"""Blocking work off the event loop: verifying passwords, in threads.
+"""Blocking work outside the event loop: verifies passwords in threads.
 
-The hosts that ask have turns, one login each; within a host the first comes first. Bounded in threads and in waiting
-logins, for each host and in all; beyond that a login is refused, and may come again. A host is an IPv4 address or an
-IPv6 /64, as for bans (policy.failures).
+The hosts take turns, one login each. Within a host, the first login comes first. The numbers of threads and of waiting
+logins are limited, for each host and in all. A login beyond a limit is refused, and may be tried again. A host is an
+IPv4 address or an IPv6 /64, as for bans (policy.failures).
 """
 
 import asyncio
@@ -17,9 +17,10 @@ from auth.credentials import Answer, VerifyRequest, unavailable
 from policy.failures import counted_as
 from router.io.tally import Tally
 
-# Attack: one host fills the queue, to have everybody else refused, and the memory: each entry holds one password.
+# Attack: one host fills the queue so that the logins of all others are refused, and fills the memory: each entry
+# contains one password.
 MAX_OF_HOST: Final = 512
-# The same from many hosts. When it is full, the host with the most logins in it makes way.
+# The same from many hosts. If it is full, the newest login of the host with the most logins is refused.
 MAX_IN_ALL: Final = 2048
 
 
@@ -44,8 +45,8 @@ class Verification:
 class _Host:
     """The logins of one host.
 
-    waiting  in the order they came
-    running  how many threads work for it, also for logins that were given up meanwhile
+    waiting  in the order of arrival
+    running  the number of threads that work for it, including those for logins that were given up meanwhile
     """
 
     __slots__ = ("key", "running", "waiting")
@@ -61,9 +62,9 @@ class _Host:
 
 
 class Threads:
-    """Threads that come with the work, and that the end of the process does not wait for.
+    """Threads that start when there is work. The end of the process does not wait for them.
 
-    Those of concurrent.futures would hold it up until a directory answers that does not.
+    Threads of concurrent.futures would delay it, for example until a directory answers.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -73,14 +74,17 @@ class Threads:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def submit(self, task: Callable[[], None], running: int) -> None:
-        """running  tasks under way, with this one; at most `most`. A task must not raise"""
+        """Runs a task in a thread.
+
+        running  tasks under way, including this one; at most `most`. A task must not raise
+        """
         if running > len(self._threads) < self._most:
             self._threads.append(Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True))
             self._threads[-1].start()
         self._tasks.put(task)
 
     def close(self) -> None:
-        """The threads end when they have done what is under way."""
+        """Ends the threads after their current tasks."""
         for _ in self._threads:
             self._tasks.put(None)
 
@@ -100,25 +104,27 @@ class Workers:
         threads: int,
         recall: Callable[[VerifyRequest], Answer | None] = lambda _request: None,
     ) -> None:
-        """threads  of the pool, 2 at least
-        recall   an answer that is to be had in microseconds, without waiting for anything; None: ask `verify`
+        """Sets up the threads.
+
+        threads  of the pool, at least 2
+        recall   returns an answer that is available in microseconds, without waiting; None: call `verify`
         """
         self._verify = verify
         self._recall = recall
         self._on_error = on_error
         self._threads = threads
-        # Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
+        # Attack: one host logs in without end. It never has all threads, so another host's login begins at once.
         self._threads_of_host = threads - 1
         self._pool = Threads(threads, "verifier")
         self.tally = Tally()
-        self._hosts: dict[object, _Host] = {}  # those with anything that waits or runs
-        self._turns: dict[_Host, None] = {}  # those with something that waits, whose turn is next first
+        self._hosts: dict[object, _Host] = {}  # hosts with logins that wait or run
+        self._turns: dict[_Host, None] = {}  # hosts with waiting logins, the next turn first
         self._running = 0
         self._waiting = 0
 
     @property
     def waiting(self) -> int:
-        """Logins whose turn has not come."""
+        """The number of logins that wait for their turn."""
         return self._waiting
 
     @property
@@ -128,13 +134,14 @@ class Workers:
     def submit(
         self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[Answer], None]
     ) -> Callable[[], None]:
-        """Have a request verified in its host's turn.
+        """Verifies a request in its host's turn.
 
         host     numeric address of the peer
-        begins   called when the turn has come: is the answer still wanted? If not, `done` is not called. Must not raise
+        begins   called when the turn has come. Returns True if the answer is still wanted. If not, `done` is not
+                 called. Must not raise
         done     gets the answer
-        Returns  what gives the request up: it leaves the queue at once and `done` is not called. One that is being
-                 verified is finished, and `done` called, all the same.
+        Returns  a function that gives the request up: it leaves the queue at once and `done` is not called. A request
+                 that is being verified is finished, and `done` called, all the same.
         """
         if (answer := self._recalled(request)) is not None:
             if not begins():
@@ -163,15 +170,18 @@ class Workers:
         return lambda: self._give_up(verification)
 
     def close(self) -> None:
-        """Nothing that waits is verified any more."""
+        """Drops all waiting logins, and ends the threads."""
         self._turns.clear()
         self._pool.close()
 
     def _recalled(self, request: VerifyRequest) -> Answer | None:
-        """A hand-over to a thread and back takes longer than all else that SCRAM costs."""
+        """Returns an answer that is available at once.
+
+        Passing a request to a thread and back takes longer than everything else for SCRAM.
+        """
         try:
             return self._recall(request)
-        except Exception:  # `verify` says what is wrong
+        except Exception:  # `verify` reports the error
             return None
 
     def _refuse(self, verification: Verification, why: str) -> None:
@@ -186,7 +196,7 @@ class Workers:
             self._forget_idle(owner)
 
     def _take(self, owner: _Host, verification: Verification) -> None:
-        """Out of the queue."""
+        """Removes a login from the queue."""
         del owner.waiting[verification]
         self._waiting -= 1
         if not owner.waiting:
@@ -197,19 +207,20 @@ class Workers:
             self._hosts.pop(owner.key, None)
 
     def _begin_next(self) -> None:
-        """Give the free threads work."""
+        """Gives work to free threads."""
         while self._running < self._threads:
             owner = next((each for each in self._turns if each.running < self._threads_of_host), None)
             if owner is None:
                 return
             verification = next(iter(owner.waiting))
             self._take(owner, verification)
-            if owner.waiting:  # its turn comes again after those of all others
+            if owner.waiting:  # its next turn comes after those of all other hosts
                 del self._turns[owner]
                 self._turns[owner] = None
             if not verification.begins():
                 self._forget_idle(owner)
-                # A banned host may have hundreds to be declined: one in each pass of the loop, lest all others wait.
+                # A banned host may have hundreds of logins to decline: one in each pass of the loop, so that others do
+                # not wait.
                 asyncio.get_running_loop().call_soon(self._begin_next)
                 return
             self._run(owner, verification)
@@ -226,9 +237,9 @@ class Workers:
             try:
                 answer = self._verify(verification.request)
             except BaseException as error:
-                # The text may hold what the user typed; the class says enough to look further.
+                # The text may contain the user's input. The class is enough to investigate further.
                 fault = f"the verifier failed with {type(error).__name__}"
-            with suppress(RuntimeError):  # the loop is closed: the router has ended
+            with suppress(RuntimeError):  # the loop is closed, because the router has ended
                 loop.call_soon_threadsafe(conclude, answer, fault, time.monotonic() - began_at)
 
         def conclude(answer: Answer, fault: str, seconds: float) -> None:
@@ -247,8 +258,8 @@ class Workers:
 
 
 def turn_of(host: str) -> object:
-    """Whose turn a login of this numeric address takes: logins of one IPv4 address or IPv6 /64 share one."""
+    """Returns the key of this numeric address's turns: logins of one IPv4 address or IPv6 /64 share their turns."""
     try:
         return counted_as(host)
-    except ValueError:  # no numeric address: by itself
+    except ValueError:  # no numeric address: it has its own turns
         return host

@@ -1,23 +1,26 @@
 """A request to one router: wanted, sent, answered or repeated.
 
-A request or its answer is lost where a router on the way does not know the path yet. The next advertisement repeats it
-(network §7.5, §9.3), which may be half a minute later; so this router repeats it a few times itself.
+A request or its answer is lost if a router on the way does not know the path yet. The next advertisement repeats it
+(network §7.5, §9.3), which may be half a minute later. So this router repeats it a few times itself.
 """
 
 from typing import Final
 
-# Ticks after which a request without an answer is repeated.
+# The ticks after which a request without an answer is repeated.
 REPEATED_AFTER_TICKS: Final = (1, 2, 4, 8)
 
 
 class Asking:
-    """is_wanted  to be sent as soon as the router can be reached"""
+    """The state of one request.
+
+    is_wanted  True if it must be sent as soon as the router can be reached
+    """
 
     __slots__ = ("_ticks", "_times", "is_wanted")
 
     def __init__(self, *, is_wanted: bool = False) -> None:
         self.is_wanted = is_wanted
-        self._ticks = 0  # until it is repeated; 0: never
+        self._ticks = 0  # until the next repetition; 0: never
         self._times = 0
 
     def want(self) -> None:
@@ -31,7 +34,7 @@ class Asking:
 
     @property
     def is_outstanding(self) -> bool:
-        """Was it sent, and has no answer?"""
+        """True if it was sent, and has no answer."""
         return self._times > 0
 
     def answered(self) -> None:

@@ -1,8 +1,9 @@
-"""The other routers that are known, and what they said of their links.
+"""The other known routers, and their reported links.
 
-There is room for as many as the protocol has. A link answers for the routers that it told of first. Where there is no
-room, a router from a link that told of fewer takes the place of the newest from the link that told of most. So a
-neighbour that invents routers keeps out those alone that it tells of itself. Source: docs/spec/network.md §7.2, §7.5.
+There is room for the protocol's maximum of routers. Each router counts for the link that announced it first. If there
+is no room, a new router can replace another one. This happens if its link has announced fewer routers than the link
+with most: the newest router of that link is replaced. So a neighbour that invents routers displaces only routers that
+it announced itself. Source: docs/spec/network.md §7.2, §7.5.
 """
 
 from collections import Counter
@@ -13,22 +14,22 @@ from router.linkstate.asking import Asking
 from router.linkstate.effects import RouterRow
 from router.linkstate.limits import MAX_ROUTERS
 
-# Known without a link state, a link and anybody who names it: for that many ticks.
+# The number of ticks after which a router is forgotten, if it has no link state, no link, and no router names it.
 ORPHAN_TICKS = 3
-# Advertisements in a row that know less than this router does. One may be late. Attack: a forged update with a huge
-# sequence, after which the router's own ones would never be newer.
+# The number of consecutive advertisements with a lower sequence than the stored one. One may be late. Attack: a forged
+# update with a huge sequence, after which the router's own updates would never be newer.
 LOWER_ADVERTISEMENTS = 2
 
 
 @dataclass(slots=True)
 class Record:
-    """A router that is known.
+    """A known router.
 
-    told_by       the link that told of it first
-    peers         its link state, never changed in place; ls_seq its sequence, 0: none
-    confirmed_at  when it last advertised or updated that; None: never
-    asking        for its link state
-    is_owed       it asked for this router's, and could not be reached
+    told_by       the link that announced it first
+    peers         its link state, never changed in place; ls_seq is its sequence, 0: none
+    confirmed_at  the time of its last advertisement or update; None: never
+    asking        the request for its link state
+    is_owed       True if it requested this router's link state, and could not be reached
     via           the neighbour that messages to it go to; None: it cannot be reached
     next_hop, cost, valid_origins  see RouterRow
     shown         the row as it was last given out
@@ -57,7 +58,7 @@ class Record:
         self.peers, self.ls_seq, self.lower = {}, 0, 0
 
     def compare_sequence(self, advertised: int) -> None:
-        """Forget the sequence that is held if the router itself goes on to advertise a lower one."""
+        """Forgets the stored sequence if the router itself repeatedly advertises a lower one."""
         self.lower = self.lower + 1 if advertised < self.ls_seq else 0
         if self.lower >= LOWER_ADVERTISEMENTS:
             self.ls_seq = self.lower = 0
@@ -69,7 +70,7 @@ class Database:
         self._order = 0
 
     def add(self, router: str, told_by: int) -> Record:
-        """Make a record; the caller has seen that there is room."""
+        """Makes a record. The caller must check that there is room."""
         self._order += 1
         used = {record.index for record in self.records.values()}
         index = next(index for index in range(1, MAX_ROUTERS) if index not in used)
@@ -80,7 +81,7 @@ class Database:
         return len(self.records) >= MAX_ROUTERS - 1
 
     def replaceable(self, told_by: int, neighbours: Mapping[str, int], *, is_neighbour: bool) -> Record | None:
-        """The record that gives way to a new one; None: the new one has no place."""
+        """Returns the record to replace by a new one; None: the new router gets no place."""
         told = [record for record in self.records.values() if record.id not in neighbours]
         counts = Counter(record.told_by for record in told)
         if not counts:
@@ -91,14 +92,14 @@ class Database:
         return max((record for record in told if record.told_by == most), key=lambda record: record.order)
 
     def stale(self, now: float, max_age_s: float) -> Iterator[Record]:
-        """Those with a link state that nobody confirmed lately."""
+        """Iterates over routers whose link state was not confirmed recently."""
         for record in self.records.values():
             is_confirmed = record.confirmed_at is not None and now - record.confirmed_at <= max_age_s
             if record.ls_seq and not is_confirmed:
                 yield record
 
     def orphans(self, neighbours: Mapping[str, int]) -> list[Record]:
-        """Those that have been without link state, link and anybody who names them at three ticks."""
+        """Returns routers that had no link state, no link, and no router that names them, at three ticks."""
         bare = [record for record in self.records.values() if not record.peers and record.id not in neighbours]
         if not bare:
             return []

@@ -1,6 +1,6 @@
-"""What the machine asks for. `router.core` carries them out in their order; `router.control` writes the log lines.
+"""The effects that the machine requests. `router.network` carries them out in their order.
 
-A link is named by its tag, 0..127: one outgoing control link, and with it one connection to another router.
+A link is identified by its tag, 0..127. It is one outgoing control link, and with it one connection to another router.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from router.effects import Log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendControl:
-    """Send a message of this router's, presettled, once on each of `links`; to nobody if there is none.
+    """Send a presettled message of this router once on each of `links`, which may be empty.
 
     to      the properties' address
-    opcode  the one application property
+    opcode  the only application property
     body    the map of the body: values of router.values
     Ingress and trace are this router's node id.
     """
@@ -27,23 +27,22 @@ class SendControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodControl:
-    """Forward the message that was just received on each of `links`, this router's node id added to its trace."""
+    """Forward the message that was just received on each of `links`, with this router's node id added to its trace."""
 
     links: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterRow:
-    """All that is known of one remote router: how to reach it, and what management shows of it (network §16.1).
+    """All information about one remote router: how to reach it, and what management shows of it (network §16.1).
 
-    index          1..127, the lowest that was free
+    index          1..127, the lowest free number
     path           the link that messages to it take; None: it cannot be reached now
-    link           of a neighbour, its own link
-    next_hop       the router id of the first hop; None for a neighbour that is reached directly. This, the cost and
-                   the valid origins are the last that were known where there is no path
+    link           its own link, if it is a neighbour
+    next_hop       the router id of the first hop; None for a neighbour that is reached directly. If there is no path,
+                   this, the cost and the valid origins keep their last values
     cost           None before the first computation
-    valid_origins  routers whose messages to it pass through this one, this one not named; None before the first
-                   computation
+    valid_origins  other routers whose messages to it pass through this one; None before the first computation
     """
 
     id: str
@@ -60,14 +59,14 @@ class RouterRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterChanged:
-    """A router is new, or its row is another."""
+    """A router is new, or its row has changed."""
 
     row: RouterRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterGone:
-    """A router is known no longer. Its addresses were unmapped before."""
+    """A router is no longer known. Its addresses were unmapped before."""
 
     id: str
     index: int
@@ -82,10 +81,10 @@ class RadiusChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressesChanged:
-    """A router became a destination of the mapped addresses, and is none of the unmapped ones any longer.
+    """A router became a destination of the mapped addresses, and is no longer one of the unmapped addresses.
 
-    mapped    key and hint: the distribution of an address that is new here and not configured (network §9.2);
-              None: no hint, or one that is no distribution
+    mapped    key and hint: the distribution of an address that is new here and not configured (network §9.2); None: no
+              hint, or an invalid one
     """
 
     router: str
@@ -95,10 +94,10 @@ class AddressesChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressesCharged:
-    """The addresses that were told of on one link hold so many bytes now.
+    """The addresses announced on one link now hold this number of bytes.
 
     link   the tag that it has, or had
-    payer  the link, also when it is gone: another with its tag is another payer
+    payer  identifies the link even when it is gone: a later link with the same tag is another payer
     """
 
     link: int
@@ -108,10 +107,10 @@ class AddressesCharged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameOfAnother:
-    """By a link came messages in the name of a router to which the link does not lead; they count no longer.
+    """Messages in the name of a router came on a link that does not lead to it. They are now ignored.
 
     link       its tag
-    neighbour  the router that speaks on it; None: none has
+    neighbour  the router that uses the link; None: none yet
     """
 
     link: int

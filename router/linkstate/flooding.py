@@ -1,9 +1,9 @@
-"""Which links a flooded message still has to take.
+"""Decides on which links a flooded message must still be sent.
 
-A message to all routers is forwarded to each link that is the path to some router, but to none that its trace names
-(network §5). That alone multiplies it by every way through the network there is. So this router forwards a message once
-to each link, whatever copies of it arrive: the copies say the same. A trace that leaves routers out which did not have
-the message yet only delays them: the next copy takes the links that are left.
+A message to all routers is forwarded on each link that is a path, except to routers in its trace (network §5). That
+alone would multiply it by all ways through the network. So this router forwards a message once on each link, whatever
+copies of it arrive, because the copies are equal. If a false trace contains routers that did not have the message yet,
+it only delays them: the next copy is sent on the remaining links.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from router.linkstate.limits import Limits
 
 
 class Floods:
-    """What was forwarded in this tick and the one before."""
+    """The messages forwarded in this tick and the one before."""
 
     def __init__(self, limits: Limits) -> None:
         self._limit = limits.floods_per_router_and_tick
@@ -26,9 +26,9 @@ class Floods:
         self._origins.clear()
 
     def take(self, origin: str, content: Hashable, links: Iterable[int]) -> tuple[int, ...]:
-        """Those of `links` that have not had the message, in their order.
+        """Returns those of `links` that have not had the message, in their order.
 
-        origin   a known router, whose message it is
+        origin   the known router that sent the message
         content  equal for copies of one message
         """
         done = self._now.get(content) or self._before.get(content)

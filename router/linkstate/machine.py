@@ -1,7 +1,7 @@
-"""The machine: events in, effects out. See the package for who gives it the events and carries out the effects.
+"""The machine: events in, effects out. See the package for the modules that give the events and carry out the effects.
 
-`now` is in monotonic seconds. Events return the effects in the order in which they are to be carried out.
-While `has_work` the owner calls `work` again and again, between other things: each call takes less than about a
+`now` is in monotonic seconds. Events return the effects in the order in which they must be carried out. While
+`has_work` is true, the owner calls `work` repeatedly, between other things. Each call takes less than about a
 millisecond.
 
 Source: docs/spec/network.md §7.
@@ -27,9 +27,9 @@ NO_LIMIT: Final = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedControl:
-    """A control message for this router, or for all.
+    """A control message for this router, or for all routers.
 
-    link        the tag of the connection that it came by
+    link        the tag of the connection that it arrived on
     key         the internal address: Lqdhello, Lqdrouter, Tqdrouter, Lqdrouter.ma or Tqdrouter.ma
     properties  the application-properties; None: there are none
     body        the value of the body
@@ -46,13 +46,16 @@ class ReceivedControl:
 class Machine:
     """The routing protocol of one interior router.
 
-    last_topology_change  when it was, in the clock of the events; None: never
+    last_topology_change  its time, by the clock of the events; None: never
     """
 
     def __init__(
         self, settings: Settings, limits: Limits | None = None, room: Callable[[int], int] = lambda _link: NO_LIMIT
     ) -> None:
-        """room  (link tag) → bytes that the addresses which a neighbour tells of may still take"""
+        """Starts without links.
+
+        room  (link tag) → bytes that addresses announced by its neighbour may still take
+        """
         self._settings = settings
         self._id = settings.router_id
         self._output = Output(limits or Limits())
@@ -68,10 +71,10 @@ class Machine:
     # Links and addresses
 
     def link_up(self, link: int, cost: int, now: float, admitted_id: str | None = None) -> list[Effect]:
-        """An outgoing control link stands.
+        """Handles that an outgoing control link is attached.
 
         cost         of the connection, as both ends agreed
-        admitted_id  the router id that the connection was admitted under: no other may speak on it
+        admitted_id  the only router id that may use the connection, because it was admitted under it
         """
         self.link_lost(link, now)
         self._neighbours.add(link, cost, admitted_id)
@@ -85,7 +88,7 @@ class Machine:
         return self._take()
 
     def address_appeared(self, key: str, hint: int) -> list[Effect]:
-        """This router has a destination for an address now.
+        """Notes that this router now has a destination for an address.
 
         key   of class M, C, D, E, F or H
         hint  its distribution here: 0 flood, 1 multicast, 2 closest, 3 balanced, 4 linkBalanced
@@ -102,7 +105,7 @@ class Machine:
     # What management shows
 
     def peers(self) -> dict[str, int]:
-        """This router's neighbours and the costs of its links to them."""
+        """Returns this router's neighbours and the costs of its links to them."""
         return dict(self._neighbours.peers)
 
     def all_links(self) -> tuple[int, ...]:
@@ -111,7 +114,7 @@ class Machine:
     # Time
 
     def tick(self, now: float) -> list[Effect]:
-        """To be called once a second."""
+        """Runs the regular work. Must be called once a second."""
         self._output.tick()
         self._floods.tick()
         self._strangers.tick()
@@ -146,7 +149,7 @@ class Machine:
         return self._topology.has_work()
 
     def work(self) -> list[Effect]:
-        """Go on with the computation of paths."""
+        """Continues the computation of paths."""
         self._topology.work()
         self._ask()
         return self._take()
@@ -167,7 +170,7 @@ class Machine:
         self._routers.advertise(now, self._mobile.local.mobile_seq)
 
     def _ask(self) -> None:
-        """Send the requests that wait, to routers that can be reached."""
+        """Sends the waiting requests to routers that can be reached."""
         for record in self._topology.database.records.values():
             self._routers.ask(record)
             self._mobile.ask(record.id)
@@ -175,7 +178,7 @@ class Machine:
     # Messages
 
     def receive(self, message: ReceivedControl, now: float) -> list[Effect]:
-        """A control message arrived. What is malformed, or too much, changes nothing."""
+        """Handles a control message. Malformed or excessive messages have no effect."""
         link = self._neighbours.links.get(message.link)
         if link is not None and self._may_speak(link):
             properties = message.properties
@@ -208,7 +211,7 @@ class Machine:
         return self._output.may("messages", link.tag, limit, tell)
 
     def _forward(self, message: ReceivedControl, origin: str, content: Hashable) -> None:
-        """Copies of one message have one `content`."""
+        """Floods a message. Copies of one message have equal `content`."""
         if message.key.startswith("T") and self._id not in message.trace:
             links = self._topology.flood_links((*message.trace, origin))
             links = tuple(tag for tag in links if tag != message.link)

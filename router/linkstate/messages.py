@@ -1,7 +1,7 @@
-"""The six control messages as values: what is sent, and what of a peer's body is accepted.
+"""The six control messages as values: how they are built, and which bodies of a peer are accepted.
 
-Keys and texts are strings or symbols, numbers any AMQP integer, lists lists; unknown keys are ignored. What breaks that
-is `Malformed`, a message of a later protocol version a `NewerVersion`, whatever else its body holds.
+Keys and texts are strings or symbols, numbers any AMQP integer, and lists lists. Unknown keys are ignored. Any other
+body is `Malformed`. A message of a later protocol version is a `NewerVersion`, whatever else its body contains.
 
 Source: docs/spec/network.md §5, §6.
 """
@@ -22,22 +22,22 @@ ALL_MOBILE_ADDRESS: Final = "_topo/0/all/qdrouter.ma"
 
 
 def router_address(router: str) -> str:
-    """Where LSR and LSU to one router go."""
+    """Returns the address of LSR and LSU to one router."""
     return f"amqp:/_topo/0/{router}/qdrouter"
 
 
 def mobile_address(router: str) -> str:
-    """Where MAR and an absolute MAU to one router go."""
+    """Returns the address of MAR and an absolute MAU to one router."""
     return f"amqp:/_topo/0/{router}/qdrouter.ma"
 
 
 class Malformed(ValueError):
-    """A body that is none of its opcode's. The text says what is wrong and holds nothing of the peer's."""
+    """A body that does not fit its opcode. The text says what is wrong and contains nothing from the peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewerVersion:
-    """A message of a protocol version that this router does not speak."""
+    """A message of a later protocol version than this router supports."""
 
     opcode: str
     id: str
@@ -133,10 +133,10 @@ class MobileAddressRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MobileAddressUpdate:
-    """What became of a router's addresses (`is_absolute` False), or all of them (True).
+    """The changes of a router's addresses (`is_absolute` False), or all its addresses (True).
 
-    present  keys that are its addresses now, with their hints: all of them if absolute
-    absent   keys that are no longer
+    present  keys of its current addresses, with their hints: all of them if absolute
+    absent   keys of removed addresses
     """
 
     OPCODE: ClassVar[str] = "MAU"
@@ -158,7 +158,7 @@ class MobileAddressUpdate:
 
 @dataclass(frozen=True, slots=True)
 class MalformedUpdate:
-    """A MAU that says whose it is, but not what became of the addresses."""
+    """A MAU that names its router, but has no valid addresses."""
 
     id: str
 
@@ -168,7 +168,7 @@ MobileMessage = MobileAddressRequest | MobileAddressUpdate
 
 
 def decode_router_message(opcode: str, body: object) -> RouterMessage | NewerVersion | None:
-    """A message to `qdrouter` or `qdhello`. None: the opcode is unknown. Raises Malformed."""
+    """Decodes a message to `qdrouter` or `qdhello`. None: the opcode is unknown. Raises Malformed."""
     reader = _READERS.get(opcode)
     if reader is None:
         return None
@@ -180,7 +180,7 @@ def decode_router_message(opcode: str, body: object) -> RouterMessage | NewerVer
 
 
 def decode_mobile_message(opcode: str, body: object) -> MobileMessage | NewerVersion | MalformedUpdate | None:
-    """A message to `qdrouter.ma`. None: it is none, or does not say whose it is, and is ignored."""
+    """Decodes a message to `qdrouter.ma`. None: it is another message, or does not name its router, and is ignored."""
     if opcode not in ("MAR", "MAU"):
         return None
     sequence = "have_seq" if opcode == "MAR" else "mobile_seq"
@@ -264,16 +264,16 @@ _READERS: Final[dict[str, Callable[[Mapping[Any, Any], str, int], RouterMessage]
     "LSR": _request,
     "LSU": _update,
 }
-_DISTRIBUTIONS: Final = range(6)  # what a hint can say
+_DISTRIBUTIONS: Final = range(6)  # the valid hints
 _HINTS: Final = tuple(map(int_, _DISTRIBUTIONS))
 
 
 def _hints(value: object, count: int) -> list[int | None]:
-    """One for each key. Another number of them is none at all (network §9.2)."""
+    """Returns a hint for each key. If the numbers differ, there are no hints (network §9.2)."""
     if not isinstance(value, list) or len(value) != count:
         return [None] * count
     if set(map(type, value)) == {int_} and min(value) >= 0 and max(value) < len(_DISTRIBUTIONS):
-        # As routers send them, perhaps ten thousand.
+        # Hints as routers send them, perhaps ten thousand.
         return list(value)
     return [int(hint) if _is_integer(hint) and hint in _DISTRIBUTIONS else None for hint in value]
 
@@ -309,7 +309,9 @@ def _text(value: object, name: str) -> str:
 
 
 def _router_id(value: object) -> str:
-    """Attacks: a line feed that begins a log line; a slash, so that an answer goes to another address of a router; the
+    """Returns a valid router id.
+
+    Attacks: a line feed that begins a log line; a slash, so that an answer goes to another address of a router; the
     name of all routers, so that it goes to all of them.
     """
     text = _text(value, "a router id")
@@ -331,7 +333,10 @@ def _integer(value: object, name: str) -> int:
 
 
 def _instance(fields: Mapping[Any, Any]) -> int:
-    """Attack: one that no answer of management can carry, so that nobody in the network sees its routers any more."""
+    """Returns a valid instance.
+
+    Attack: a number that management cannot encode, so that no client in the network can see its routers any more.
+    """
     number = _integer(fields.get("instance", 0), "instance")
     if number > MAX_SEQUENCE:
         raise Malformed("instance is beyond 2^63")

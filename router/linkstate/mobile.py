@@ -1,4 +1,4 @@
-"""The addresses that this router advertises, and those that others do. Source: docs/spec/network.md §9."""
+"""The addresses that this router and other routers advertise. Source: docs/spec/network.md §9."""
 
 import re
 from collections import Counter
@@ -11,12 +11,12 @@ from router.linkstate.database import LOWER_ADVERTISEMENTS
 from router.linkstate.limits import ADDRESS_BYTES, Limits
 from router.linkstate.messages import MobileAddressUpdate
 
-# Which addresses are other routers' business. Attack: a peer that advertises a local or a control address.
+# The addresses that routers exchange. Attack: a peer that advertises a local or a control address.
 _MOBILE_KEY: Final = re.compile(r"(?:M[0-9F]|[CDEFH]).", re.DOTALL).match
 
 
 class LocalAddresses:
-    """This router's. What appears and goes between two ticks cancels out.
+    """This router's addresses. Changes between two ticks that cancel each other have no effect.
 
     mobile_seq  the number of the last update
     """
@@ -44,7 +44,7 @@ class LocalAddresses:
             self._gone[key] = None
 
     def announce(self) -> MobileAddressUpdate | None:
-        """The differential update of what changed since the last one. None: nothing did."""
+        """Returns the differential update with the changes since the last one. None: nothing changed."""
         if not self._new and not self._gone:
             return None
         self.mobile_seq += 1
@@ -58,16 +58,16 @@ class LocalAddresses:
         )
 
     def all_announced(self) -> MobileAddressUpdate:
-        """The absolute update: everything as of the last announced sequence."""
+        """Returns the absolute update: all addresses of the last announced sequence."""
         present = tuple(self._announced.items())
         return MobileAddressUpdate(id=self._router, mobile_seq=self.mobile_seq, is_absolute=True, present=present)
 
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """A link, which pays for the addresses that it told of. One that comes later, with the same tag, is another.
+    """A link, which pays for the addresses announced on it. A later link with the same tag is another payer.
 
-    order  of the links, which came first
+    order  shows which link came first
     """
 
     tag: int
@@ -76,12 +76,12 @@ class Payer:
 
 @dataclass(slots=True)
 class Held:
-    """What one router advertised.
+    """The addresses that one router advertised.
 
-    payer        the link that its last update came by
-    asking       for all of them
-    has_gap      they were asked for because an update was missed
-    left_out     of the last update: so many found no room
+    payer        the link that its last update arrived on
+    asking       the request for all its addresses
+    has_gap      True if they were requested because an update was missed
+    left_out     the number of addresses in the last update for which there was no room
     missing      the bytes that those would take
     """
 
@@ -103,26 +103,29 @@ class Difference:
 
 
 class RemoteAddresses:
-    """The addresses of the routers that are known."""
+    """The addresses of the known routers."""
 
     def __init__(self, limits: Limits, room: Callable[[int], int]) -> None:
-        """room  (link tag) → bytes that its neighbour may still have here"""
+        """Starts without addresses.
+
+        room  (link tag) → bytes that its neighbour may still use here
+        """
         self._limits = limits
         self._room = room
         self._held: dict[str, Held] = {}
         self._counts: Counter[Payer] = Counter()  # addresses
         self._characters: Counter[Payer] = Counter()
-        self._charged: dict[Payer, None] = {}  # since `take_charges`
+        self._charged: dict[Payer, None] = {}  # since the last `take_charges`
 
     def of(self, router: str) -> Held:
-        """For routers that are known: there is one for each, until `remove`."""
+        """Returns the addresses of a known router. They exist until `remove`."""
         held = self._held.get(router)
         if held is None:
             held = self._held[router] = Held()
         return held
 
     def remove(self, router: str) -> tuple[str, ...]:
-        """Forget the router. Returns the keys that it had."""
+        """Forgets the router. Returns the keys that it had."""
         held = self._held.pop(router, None)
         if held is None:
             return ()
@@ -130,9 +133,9 @@ class RemoteAddresses:
         return tuple(held.keys)
 
     def compare_sequence(self, held: Held, advertised: int) -> bool:
-        """Ask for the addresses if the router has later ones, or goes on to advertise fewer updates than are held.
+        """Requests the addresses if the router has later ones, or repeatedly advertises fewer updates than stored.
 
-        Returns  whether it goes on to say that it has none, while some are held
+        Returns  True if it repeatedly advertises that it has none, while some are stored
         """
         held.lower = held.lower + 1 if advertised < held.mobile_seq else 0
         has_fewer = held.lower >= LOWER_ADVERTISEMENTS
@@ -143,7 +146,7 @@ class RemoteAddresses:
         return has_fewer and not advertised
 
     def apply(self, held: Held, update: MobileAddressUpdate, payer: Payer) -> Difference:
-        """Take over an update that is in its turn, or absolute. What finds no room is left out."""
+        """Applies an update that is the next one, or absolute. Leaves out addresses for which there is no room."""
         limits, keys = self._limits, held.keys
         size = self._room(payer.tag) + (_bytes_of(held) if held.payer == payer else 0)
         self._pay(held, -1)
@@ -170,7 +173,7 @@ class RemoteAddresses:
         held.characters += sum(map(len, fresh))
         self._pay(held, 1)
         if was_cut and not update.is_absolute:
-            # Which found no room is not remembered: once there is some, all are asked for again.
+            # The addresses without room are not stored: when there is room, all addresses are requested again.
             if room > len(fresh) and not held.left_out:
                 held.mobile_seq = 0
                 held.asking.want()
@@ -179,7 +182,7 @@ class RemoteAddresses:
         return Difference(tuple(zip(fresh, map(listed.__getitem__, fresh), strict=True)), tuple(unmapped))
 
     def reconsider(self, held: Held) -> None:
-        """Ask for all addresses again if there is room now for those that found none."""
+        """Requests all addresses again if there is now room for those that were left out."""
         payer, limits = held.payer, self._limits
         if not held.left_out or payer is None:
             return
@@ -190,7 +193,7 @@ class RemoteAddresses:
             held.asking.want()
 
     def take_charges(self) -> Iterator[tuple[Payer, int]]:
-        """Those that pay for other addresses than when this was last called, and the bytes that each pays for."""
+        """Iterates over the payers with changes since the last call, and the bytes that each now pays for."""
         charged, self._charged = self._charged, {}
         for payer in charged:
             count, characters = self._counts[payer], self._characters[payer]
@@ -210,7 +213,7 @@ def _bytes_of(held: Held) -> int:
 
 
 def _count_fitting(fresh: list[str], room: int, characters: int, size: int) -> int:
-    """How many of them find room: addresses, characters, and bytes in all."""
+    """Returns how many of the addresses fit: by number, by characters, and by total bytes."""
     wanted = sum(map(len, fresh))
     if len(fresh) <= room and wanted <= characters and len(fresh) * ADDRESS_BYTES + wanted <= size:
         return len(fresh)

@@ -23,12 +23,12 @@ class MobileExchange:
         self._router = router
         self._topology = topology
         self._output = output
-        self._owed: dict[str, None] = {}  # routers whose answer waits for a path, or a tick with room for it
-        self._answered = 0  # addresses, in this tick
+        self._owed: dict[str, None] = {}  # routers whose answer waits for a path, or for a tick with room for it
+        self._answered = 0  # the addresses sent in this tick
         self.local = LocalAddresses(router)
 
     def receive(self, opcode: str, body: object, link: Link) -> MobileAddressUpdate | None:
-        """Returns the update if it is one of a known router, well-formed."""
+        """Handles a message. Returns it if it is a well-formed update of a known router."""
         message = decode_mobile_message(opcode, body)
         if message is None or message.id == self._router:
             return None
@@ -49,7 +49,7 @@ class MobileExchange:
         return None
 
     def tick(self) -> bool:
-        """Announce what changed. True: there is a new sequence to advertise."""
+        """Announces the changes. Returns True if there is a new sequence to advertise."""
         self._answered = 0
         for router in [router for router in self._owed if router not in self._topology.database.records]:
             del self._owed[router]
@@ -67,7 +67,7 @@ class MobileExchange:
         return True
 
     def ask(self, router: str) -> None:
-        """Send the request to a router that waits, and the answer, if the router can be reached."""
+        """Sends the waiting request and the waiting answer to a router, if it can be reached."""
         if router in self._owed:
             self._give(router)
         held = self._topology.addresses.of(router)
@@ -97,7 +97,7 @@ class MobileExchange:
         self._give(request.id)
 
     def _give(self, router: str) -> None:
-        """Send all addresses, unless that has to wait."""
+        """Sends all addresses, unless that must wait."""
         path = self._topology.path_to(router)
         if path is None or self._answered >= self._output.limits.answered_addresses_per_tick:
             return
@@ -113,7 +113,7 @@ class MobileExchange:
         self._output.log("ROUTER_MA", "debug", text)
         held = self._topology.addresses.of(update.id)
         if not update.is_absolute and update.mobile_seq != held.mobile_seq + 1:
-            # A copy or a late one needs no request (network §20.2).
+            # A copy or a late update needs no request (network §20.2).
             if update.mobile_seq > held.mobile_seq and not held.has_gap:
                 held.has_gap = self._request(update.id, held)
             return

@@ -1,7 +1,7 @@
-"""The links to other routers, who speaks on each, and this router's own link state.
+"""The links to other routers, the router that uses each, and this router's own link state.
 
-A router that speaks on several links has one of them in use: the cheapest, then the oldest (network §13). A link has
-one router. Source: docs/spec/network.md §7.3, §7.4.
+If a router uses several links, one of them is in use: the cheapest, then the oldest (network §13). A link has one
+router. Source: docs/spec/network.md §7.3, §7.4.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from router.linkstate.messages import LinkState
 class Link:
     """An outgoing control link.
 
-    order         of the links, which came first
-    admitted_id   the only router id that may speak on it; None: any, but one at a time
+    order         shows which link came first
+    admitted_id   the only router id that may use it; None: any, but one at a time
     heard_id      of the last HELLO, while that is not too old
     qualified_at  when a HELLO last named this router; None: never
-    is_blamed     a HELLO of another router than the admitted one was told of
+    is_blamed     True if a HELLO of another router than the admitted one was reported
     """
 
     tag: int
@@ -32,7 +32,10 @@ class Link:
 
 
 class Neighbours:
-    """max_age_s  after which a HELLO counts no longer."""
+    """The links and neighbours of this router.
+
+    max_age_s  the age after which a HELLO no longer counts
+    """
 
     def __init__(self, router: str, max_age_s: float) -> None:
         self._router = router
@@ -49,7 +52,7 @@ class Neighbours:
         self.links[tag] = Link(tag, max(1, cost), self._order, admitted_id)
 
     def remove(self, tag: int) -> str | None:
-        """Returns the neighbour whose link it was."""
+        """Removes a link. Returns its neighbour."""
         self.links.pop(tag, None)
         return self.neighbour_on(tag)
 
@@ -57,9 +60,9 @@ class Neighbours:
         return next((router for router, used in self.in_use.items() if used == tag), None)
 
     def hear(self, link: Link, router: str, now: float) -> bool:
-        """Note a HELLO of `router`. False: another router speaks on this link.
+        """Notes a HELLO of `router`. Returns False if another router uses this link.
 
-        Attack: one neighbour that says to be a hundred.
+        Attack: one neighbour that pretends to be a hundred.
         """
         if link.admitted_id not in (None, router):
             return False
@@ -69,7 +72,7 @@ class Neighbours:
         return True
 
     def forget(self, now: float) -> Iterator[str]:
-        """Forget HELLOs that are too old. Yields the routers that are heard on no link any more."""
+        """Forgets HELLOs that are too old. Yields the routers that are no longer heard on any link."""
         for link in self.links.values():
             if link.heard_id is not None and self._is_old(link.heard_at, now):
                 router, link.heard_id, link.qualified_at = link.heard_id, None, None
@@ -77,11 +80,11 @@ class Neighbours:
                     yield router
 
     def heard(self) -> tuple[str, ...]:
-        """The routers that were heard on any link."""
+        """Returns the routers that were heard on any link."""
         return tuple(dict.fromkeys(link.heard_id for link in self.links.values() if link.heard_id is not None))
 
     def best_link(self, router: str, now: float) -> Link | None:
-        """The link to use of those on which `router` has named this one lately."""
+        """Returns the link to use, among those on which `router` has recently named this router."""
         candidates = [
             link
             for link in self.links.values()
@@ -92,7 +95,7 @@ class Neighbours:
     def use(self, router: str, link: Link) -> None:
         self.in_use[router] = link.tag
         if self.peers.get(router) != link.cost:
-            # A new mapping: a computation holds the one before.
+            # A new mapping, because a computation holds the old one.
             self.peers = {**self.peers, router: link.cost}
             self.is_changed = True
 

@@ -1,4 +1,4 @@
-"""Collects the effects of one event, and counts what a tick allows each link and router to cause."""
+"""Collects the effects of one event, and counts what each link and router causes in a tick."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from router.linkstate.effects import Effect, SendControl
 from router.linkstate.limits import MAX_ROUTERS, Limits
 from router.linkstate.messages import NewerVersion
 
-# Attack: a body that fills the log, and the time to write it.
+# Attack: a body that fills the log, and takes long to write.
 _SHORT: Final = Repr()
 _SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = 8
 _SHORT.maxstring = _SHORT.maxother = 128
@@ -26,7 +26,7 @@ class Output:
         self._warned: set[tuple[str, str]] = set()
 
     def take(self) -> list[Effect]:
-        """The effects since this was last called."""
+        """Returns the effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -43,20 +43,23 @@ class Output:
         self._spent.clear()
 
     def may(self, what: str, whose: int | str, limit: int, otherwise: Callable[[], None] | None = None) -> bool:
-        """One more of `what` in this tick? The first that is too many calls `otherwise`."""
+        """Counts one more of `what` in this tick.
+
+        Returns True if it is allowed. The first one too many calls `otherwise`.
+        """
         spent = self._spent[what, whose] = self._spent[what, whose] + 1
         if spent == limit + 1 and otherwise is not None:
             otherwise()
         return spent <= limit
 
     def complain(self, link: int, *lines: str) -> None:
-        """Log an error that a message on `link` caused."""
+        """Logs an error that a message on `link` caused."""
         if self.may("complaints", link, self.limits.complaints_per_link_and_tick):
             for line in lines:
                 self.log("ROUTER", "error", line)
 
     def warn_of_version(self, module: str, message: NewerVersion) -> None:
-        """Once for each router. Attack: ids without end."""
+        """Logs a warning once for each router. Attack: endless ids."""
         warning = (module, message.id)
         if warning not in self._warned and len(self._warned) < 2 * MAX_ROUTERS:
             self._warned.add(warning)
@@ -65,5 +68,5 @@ class Output:
 
 
 def shortened(value: object) -> str:
-    """A bounded `repr` of a peer's value, in one line."""
+    """Returns a `repr` of a peer's value with limited length, in one line."""
     return _SHORT.repr(value)[:_MAX_SHOWN_CHARACTERS]

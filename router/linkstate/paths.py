@@ -1,7 +1,7 @@
 """Shortest paths over the link states: next hops, costs, radius, valid origins.
 
-Edges are directed: the cost from u to v is what u's link state says. The tree of every root is computed in the same way
-with the same rule for ties, so that all routers agree on all of them. Source: docs/spec/network.md §8.
+Edges are directed: u's link state contains the cost from u to v. The trees of all roots are computed with the same rule
+for ties, so that all routers agree on all of them. Source: docs/spec/network.md §8.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ class Tree:
     """The shortest paths from one root.
 
     order   the routers that are reached, by cost and then by id; the root is the first
-    parents the router before each on its path; UNREACHABLE for the root and for what is not reached
-    costs   of each path; UNREACHABLE where there is none
+    parents the router before each on its path; UNREACHABLE for the root and for routers that are not reached
+    costs   of each path; UNREACHABLE if there is none
     """
 
     order: tuple[int, ...]
@@ -38,14 +38,14 @@ class Tree:
 
 
 def find_tree(graph: Graph, root: int) -> Tree:
-    """Dijkstra's algorithm. A path is replaced only by a cheaper one, so that the lowest id wins a tie."""
+    """Runs Dijkstra's algorithm. A path is replaced only by a cheaper one, so that the lowest id wins a tie."""
     count = len(graph.ids)
     infinite = 1 << 62
     best, parents, order = [infinite] * count, [UNREACHABLE] * count, []
     is_final = [False] * count
     best[root] = 0
     reached = 1
-    # Cost and index in one integer: compared without a tuple.
+    # Cost and index in one integer, so that the comparison needs no tuple.
     heap = [root]
     while heap:
         cost, node = divmod(heappop(heap), count)
@@ -53,7 +53,7 @@ def find_tree(graph: Graph, root: int) -> Tree:
             continue
         is_final[node] = True
         order.append(node)
-        # The dearest path that could still be replaced: edges are sorted, and the rest of them replaces none.
+        # The most expensive path that could still be replaced. Edges are sorted, so later edges replace none.
         leaving = graph.edges[node]
         limit = max(best) if reached == count and len(leaving) > 8 else infinite
         for to, edge in leaving:
@@ -71,22 +71,25 @@ def find_tree(graph: Graph, root: int) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How this router reaches another."""
+    """How this router reaches another one."""
 
     next_hop: str
     cost: int
 
 
 class Computation:
-    """The routes of one router, computed in steps: first the routes, then the valid origins, a tree of each router.
+    """The routes of one router, computed in steps: the routes, then the valid origins, with a tree of each router.
 
-    routes   router id -> its route, of all that can be reached, by id; None until they are known
+    routes   router id -> its route, for all reachable routers, sorted by id; None until they are known
     radius   the largest number of hops
-    origins  router id -> the ids of its valid origins, this router's not among them; complete when all is done
+    origins  router id -> the ids of its valid origins, without this router's; complete when all work is done
     """
 
     def __init__(self, states: Mapping[str, Mapping[str, int]], router: str) -> None:
-        """`states`: router id -> {neighbour id: cost of at least 1}; the inner maps must not change any more."""
+        """Prepares the computation.
+
+        states  router id -> {neighbour id: cost of at least 1}; the inner maps must not change any more
+        """
         self._states = _complete(states)
         self._router = router
         self._work = self._compute()
@@ -95,7 +98,7 @@ class Computation:
         self.origins: dict[str, list[str]] = {}
 
     def step(self) -> bool:
-        """Do a part of the work. True: all is done."""
+        """Does a part of the work. Returns True if all work is done."""
         spent = 0
         for work in self._work:
             spent += work
@@ -104,7 +107,7 @@ class Computation:
         return True
 
     def _compute(self) -> Iterator[int]:
-        """Yields how much work each piece was, in edges."""
+        """Yields the amount of work of each piece, in edges."""
         ids = tuple(sorted(self._states))
         indexes = {router: index for index, router in enumerate(ids)}
         edges = []
@@ -141,14 +144,15 @@ class Computation:
         for node in tree.order:
             if tree.parents[node] in through:
                 through.add(node)
-                # Edges may lead one way only: what is reached from there may be out of reach from here.
+                # Edges may be one-way: a router that is reached from there may not be reached from here.
                 if (origins := self.origins.get(graph.ids[node])) is not None:
                     origins.append(graph.ids[root])
 
 
 def _complete(states: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
-    """With a link state of every router: one that is named and has none is assumed to have one link, of cost 1, back to
-    the first that names it.
+    """Adds a link state for each router that is named but has none.
+
+    Such a router is assumed to have one link of cost 1, back to the first router that names it.
     """
     complete = dict(states)
     for namer in sorted(states):

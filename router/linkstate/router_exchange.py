@@ -23,7 +23,7 @@ from router.linkstate.settings import Settings
 from router.linkstate.strangers import Strangers
 from router.linkstate.topology import Topology
 
-# Ticks come a little early or late: an interval is over at the tick that is nearest to its end.
+# Ticks come a little early or late. An interval is over at the tick nearest to its end.
 JITTER_S = 0.25
 
 
@@ -67,7 +67,7 @@ class RouterExchange:
         self._trace(f"SENT: {advertisement}")
 
     def ask(self, record: Record) -> None:
-        """Send the answer and the request to a router that wait, if it can be reached."""
+        """Sends the waiting answer and the waiting request to a router, if it can be reached."""
         if record.is_owed:
             self._answer(record)
         if record.asking.is_wanted:
@@ -85,7 +85,7 @@ class RouterExchange:
         self._trace(f"SENT: {request} to: {to}")
 
     def receive(self, opcode: str, body: object, link: Link, now: float) -> RouterAdvertisement | None:
-        """Returns the advertisement of another router, if that is what it was."""
+        """Handles a message. Returns it if it is the advertisement of another router."""
         try:
             message = decode_router_message(opcode, body)
         except Malformed as fault:
@@ -129,14 +129,14 @@ class RouterExchange:
         self._topology.show(record)
 
     def _blame(self, link: Link, router: str) -> None:
-        """Tell, once for a link, that not the router speaks on it that was admitted. Its HELLOs are ignored."""
+        """Reports, once for a link, that another router than the admitted one uses it. Its HELLOs are ignored."""
         if link.admitted_id not in (None, router) and not link.is_blamed:
             link.is_blamed = True
             where = f"link_tag={link.tag}, admitted as {shortened(link.admitted_id)}"
             self._output.log("ROUTER_HELLO", "error", f"HELLO of {shortened(router)} on {where}: ignored")
 
     def _take(self, message: RouterMessage, link: Link, now: float) -> bool:
-        """False: the message does not count, and is not forwarded either."""
+        """Handles a message. Returns False if it does not count, and must not be forwarded."""
         is_known = message.id in self._topology.database.records
         record = self._topology.known(message.id, link.tag)
         if record is None or (is_known and not self._may_say(message, record, link)):
@@ -147,7 +147,7 @@ class RouterExchange:
             if not self._advertised(record, message, link, now):
                 return False
             if before == (record.version, record.instance):
-                # Most messages are this: nothing that is shown has changed.
+                # The most frequent case: no row has changed.
                 return True
         elif isinstance(message, LinkStateRequest):
             self._answer(record)
@@ -157,10 +157,10 @@ class RouterExchange:
         return True
 
     def _may_say(self, message: RouterMessage, record: Record, link: Link) -> bool:
-        """Does what the router says count, by this link?
+        """Returns True if the router's messages count on this link.
 
-        A link state that was asked for does: it may be the one that tells of the link, and was delayed. A router that
-        nobody else tells of any more expires, and then has no link state that speaks against the link.
+        A requested link state counts: it may be the delayed one that contains the link. A router that no other router
+        names expires, and then has no link state that contradicts the link.
         """
         if isinstance(message, LinkStateRequest) or self._strangers.may_speak(message.id, link):
             return True
@@ -169,7 +169,7 @@ class RouterExchange:
     def _advertised(self, record: Record, advertisement: RouterAdvertisement, link: Link, now: float) -> bool:
         own_link = self._neighbours.in_use.get(record.id)
         if own_link not in (None, link.tag) and self._is_other_instance(record, advertisement.instance):
-            # A neighbour says itself when it restarted. Attack: another one that says so.
+            # A neighbour itself reports its restart. Attack: another router reports it.
             return False
         self._look_at_instance(record, advertisement.instance)
         record.confirmed_at = now
@@ -191,14 +191,14 @@ class RouterExchange:
 
     def _update(self, record: Record, update: LinkStateUpdate, link: Link, now: float) -> None:
         if self._is_other_instance(record, update.instance):
-            # Of before the restart, or the first of after it. Which of them, an advertisement or a HELLO will say.
+            # It is from before the restart, or the first one after it. An advertisement or a HELLO will show which.
             return
         record.asking.answered()
         if update.state.ls_seq <= record.ls_seq:
             return
         record.peers, record.ls_seq, record.lower = update.state.peers, update.state.ls_seq, 0
         record.confirmed_at = now
-        # Else a restart that nobody tells of in time would leave this state beside the new instance's sequence.
+        # Otherwise, if a restart is reported late, this state would stay with the sequence of the new instance.
         record.instance = record.instance or update.instance or None
         self._topology.is_outdated = True
         for peer in update.state.peers:
@@ -209,13 +209,13 @@ class RouterExchange:
         if self._is_other_instance(record, instance):
             self._topology.restart(record)
         elif instance and record.instance is None:
-            # Updates do not say of which instance they are: those that came before this are asked for again.
+            # Updates do not contain the instance, so the earlier ones are requested again.
             self._topology.addresses.of(record.id).mobile_seq = 0
         if instance:
             record.instance = instance
 
     def _is_other_instance(self, record: Record, instance: int) -> bool:
-        """A message without an instance says nothing of it."""
+        """Returns True if the instance differs. A message without an instance does not count."""
         return bool(instance) and record.instance not in (None, instance)
 
     def _trace(self, text: str) -> None:

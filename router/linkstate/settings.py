@@ -1,4 +1,4 @@
-"""What an operator sets of the routing protocol. Source: docs/spec/network.md §7.1."""
+"""The operator's settings of the routing protocol. Source: docs/spec/network.md §7.1."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from router.linkstate.limits import MAX_ROUTER_ID_CHARACTERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Of the `router` entity, in seconds .
+    """The settings of the `router` entity, in seconds.
 
     router_id  at most 127 characters
-    instance   the boot number: another at each start
+    instance   the boot number, which differs at each start
     """
 
     router_id: str

@@ -1,8 +1,8 @@
-"""Messages in the name of a router that come by a link on which that router is not.
+"""Messages in the name of a router that arrive on a link which does not lead to that router.
 
-A message of a router passes every link that leads to it. One by another link is a lie, or this router has not heard yet
-of a link that is new: so it counts for a few ticks more. Then it is told, such messages count no longer, and the router
-is asked for what may have been a lie.
+A message of a router passes every link that leads to it. If it arrives on another link, it is a lie, or the link is new
+and this router does not know it yet. So it counts for a few more ticks. Then this is reported, such messages no longer
+count, and the router is asked again about everything that may have been a lie.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from router.linkstate.neighbours import Link
 from router.linkstate.output import Output
 from router.linkstate.topology import Topology
 
-# A link state has come by then, or what it would say is not so.
+# A real link state has arrived by then.
 PATIENCE_TICKS: Final = 5
 
 
@@ -21,10 +21,10 @@ class Strangers:
         self._topology = topology
         self._output = output
         self._seen: dict[tuple[int, str], int] = {}  # (link, router) → ticks since its first message there
-        self._behind: dict[int, set[str]] = {}  # link → the routers to which it leads, as far as this tick has asked
+        self._behind: dict[int, set[str]] = {}  # link → the routers to which it leads, as computed in this tick
 
     def may_speak(self, router: str, link: Link) -> bool:
-        """Does a message of the router that comes by the link count?"""
+        """Returns True if a message of the router counts on the link."""
         if link.heard_id in (None, router) or self._is_behind(router, link):
             return True
         return self._seen.setdefault((link.tag, router), 0) < PATIENCE_TICKS
@@ -54,9 +54,9 @@ class Strangers:
         return router in behind
 
     def _reached(self, link: Link) -> set[str]:
-        """The routers that the neighbour on a link reaches without this one, by links that both their ends tell of.
+        """Returns the routers that the neighbour on a link reaches without this one, over links that both ends report.
 
-        Attack: a neighbour that says to have a link to the router in whose name it speaks.
+        Attack: a neighbour that claims a link to the router in whose name it speaks.
         """
         records = self._topology.database.records
         reached: set[str] = set()
@@ -71,7 +71,7 @@ class Strangers:
                 other = records.get(peer)
                 if other is None:
                     continue
-                # One that has said nothing of its links may have this one, unless lies came in its name.
+                # A router without a reported link state may have this link, unless lies came in its name.
                 may_be = not other.ls_seq and self._seen.get((link.tag, peer), 0) < PATIENCE_TICKS
                 if may_be or name in other.peers:
                     waiting.append(peer)

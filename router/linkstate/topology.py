@@ -1,4 +1,4 @@
-"""Neighbours, known routers and the paths to them, kept consistent: the rows that others see of it all."""
+"""Keeps neighbours, known routers and the paths to them consistent: the rows that other modules get."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,14 +11,20 @@ from router.linkstate.paths import Computation
 
 
 class Topology:
-    """is_outdated  link states changed since the routes were last computed"""
+    """The known network.
+
+    is_outdated  True if link states changed since the last computation of routes
+    """
 
     def __init__(self, router: str, neighbours: Neighbours, output: Output, room: Callable[[int], int]) -> None:
-        """room  (link tag) → bytes that the addresses which a neighbour tells of may still take"""
+        """Starts without routers.
+
+        room  (link tag) → bytes that addresses announced by its neighbour may still take
+        """
         self._router = router
         self._output = output
         self._computation: Computation | None = None
-        self._has_routes = False  # those of the computation under way were given out
+        self._has_routes = False  # the routes of the current computation were given out
         self._radius = 0
         self.neighbours = neighbours
         self.addresses = RemoteAddresses(output.limits, room)
@@ -28,7 +34,7 @@ class Topology:
     # Known routers
 
     def known(self, router: str, told_by: int) -> Record | None:
-        """The record of a router that is heard of, made if need be. None: there is no room for it."""
+        """Returns the record of a router that was named, and makes it if needed. None: there is no room for it."""
         record = self.database.records.get(router)
         if record is not None:
             return record
@@ -54,9 +60,9 @@ class Topology:
             self.is_outdated = True
 
     def compare_addresses(self, record: Record, advertised: int) -> None:
-        """Ask for the addresses that the router advertises and that are not held; forget those that it has no more."""
+        """Requests advertised addresses that are not stored, and forgets those that the router no longer has."""
         if self.addresses.compare_sequence(self.addresses.of(record.id), advertised):
-            # It would be asked for nothing, and what an instance before it had would stay for good.
+            # It would not be asked again, and the addresses of an earlier instance would stay forever.
             self.forget_addresses(record)
 
     def forget_addresses(self, record: Record) -> None:
@@ -66,7 +72,7 @@ class Topology:
         self._output.log("ROUTER", "debug", f"Remote destinations flushed from router {record.id}")
 
     def restart(self, record: Record) -> None:
-        """The router is another instance of itself: what it said before counts no longer."""
+        """Forgets what the router reported before, because it is another instance now."""
         self._output.log("ROUTER", "info", f"Detected Restart of Router Node {record.id}")
         record.forget_state()
         record.asking.want()
@@ -74,7 +80,7 @@ class Topology:
         self.is_outdated = True
 
     def doubt(self, record: Record) -> None:
-        """What was said lately in the router's name is not its own: it is asked again."""
+        """Forgets what was recently reported in the router's name, because it was false, and asks the router again."""
         record.forget_state()
         record.instance = None
         record.asking.want()
@@ -84,7 +90,7 @@ class Topology:
         self.is_outdated = True
 
     def expire(self, now: float, max_age_s: float) -> None:
-        """Drop neighbours that are silent, link states that nobody confirms, and routers that nobody names."""
+        """Drops silent neighbours, link states without confirmation, and routers that no router names."""
         for router in list(self.neighbours.in_use):
             self.choose_link(self.database.records[router], now)
         for record in list(self.database.stale(now, max_age_s)):
@@ -97,7 +103,7 @@ class Topology:
     # Links
 
     def choose_link(self, record: Record, now: float) -> bool:
-        """Use the best link to a neighbour. False: there is none, and it is no neighbour any more."""
+        """Uses the best link to a neighbour. Returns False if there is none: then it is no neighbour any more."""
         link = self.neighbours.best_link(record.id, now)
         if link is None:
             if record.id in self.neighbours.in_use:
@@ -116,7 +122,7 @@ class Topology:
             self._trace(f"Node {record.id} link set: link_id={link.tag}{removed}")
             record.asking.want()
             if was_neighbour:
-                # Others may be reached through it.
+                # Other routers may be reached through it.
                 self.is_outdated = True
                 self.show_all()
             else:
@@ -124,12 +130,12 @@ class Topology:
         return True
 
     def path_to(self, router: str) -> int | None:
-        """The link that messages to a router take."""
+        """Returns the link that messages to a router take, or None."""
         record = self.database.records.get(router)
         return None if record is None or record.via is None else self.neighbours.in_use.get(record.via)
 
     def flood_links(self, names: Iterable[str] = ()) -> tuple[int, ...]:
-        """The links that are a path to some router, but for those that lead to one of `names`."""
+        """Returns the links that are a path to some router, except those that lead to one of `names`."""
         in_use = self.neighbours.in_use
         vias = {record.via for record in self.database.records.values()} - {None, *names}
         return tuple(sorted({in_use[via] for via in vias if via in in_use}))
@@ -137,7 +143,7 @@ class Topology:
     # Paths
 
     def compute(self) -> None:
-        """Begin to compute the routes; `work` goes on with it."""
+        """Begins to compute the routes; `work` continues."""
         self.is_outdated = False
         states = {record.id: record.peers for record in self.database.records.values()}
         self._computation = Computation({**states, self._router: self.neighbours.peers}, self._router)
@@ -147,7 +153,7 @@ class Topology:
         return self._computation is not None
 
     def work(self) -> None:
-        """Do a part of the computation, for less than a millisecond or so. Its results are given out when known."""
+        """Does a part of the computation, in about a millisecond at most. Gives out its results when they are known."""
         computation = self._computation
         if computation is None:
             return
@@ -168,7 +174,7 @@ class Topology:
         for record in self.database.records.values():
             route = routes.get(record.id)
             if route is None:
-                # Shown as it was last; a neighbour that just came is reached on its own link.
+                # It keeps its last values. A neighbour that just came is reached on its own link.
                 record.via = record.id if record.id in self.neighbours.in_use else None
             else:
                 record.via = route.next_hop
@@ -197,7 +203,7 @@ class Topology:
     # Rows
 
     def show(self, record: Record) -> None:
-        """Give out the row of a router if it changed, and if the router is still known."""
+        """Gives out the row of a router if it changed, and if the router is still known."""
         if self.database.records.get(record.id) is not record:
             return
         in_use = self.neighbours.in_use

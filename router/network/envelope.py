@@ -1,4 +1,4 @@
-"""Control messages as bytes. Maps and lists of the body are written in their wide form, as 1.20 writes them.
+"""Encodes and decodes control messages. Maps and lists of the body have the wide form, as in 1.20.
 
 Source: docs/spec/network.md §5.
 """
@@ -13,25 +13,27 @@ from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.stepwise import AT_ONCE, decode_in_steps, encode_wide, encode_wide_in_steps
 from router.values import symbol, ulong
 
-# A header that says `durable: false`, and nothing else.
+# A header that contains only `durable: false`.
 _HEADER: Final = bytes.fromhex("005370d0000000050000000142")
-# Attack: a trace of a million entries, which would be read in one go. Those of 128 routers with the longest ids have 17
-# kB.
+# Attack: a trace of a million entries, which would be read at once. The trace of 128 routers with the longest ids has
+# 17 kB.
 MAX_BYTES_BEFORE_THE_BODY: Final = 64 * 1024
-# The descriptor of a section whose body is one value, and the bytes that it takes at most.
+# The descriptor of a section whose body is one value, and the maximum size of a descriptor.
 _VALUES: Final = (ulong(0x77), symbol("amqp:amqp-value:*"))
 _DESCRIPTOR_BYTES: Final = 32
-# Their keys are symbols, and their properties end with the address.
+# Opcodes with symbols as keys, and with properties that end with the address.
 _OF_MOBILE: Final = ("MAR", "MAU")
 
 
 class Unreadable(ValueError):
-    """Bytes that are no control message. The text holds nothing of the peer's."""
+    """Bytes that are no control message. The text contains nothing from the peer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """to     the address that the message names
+    """The front of a control message.
+
+    to     the address that the message names
     trace  the nodes that it passed, `0/ID`
     """
 
@@ -40,17 +42,20 @@ class Envelope:
 
 
 def encode_control(node: str, to: str, opcode: str, body: dict[str, Any]) -> bytes:
-    """A message of this router's. node  `0/ID`"""
+    """Encodes a message of this router.
+
+    node  `0/ID`
+    """
     return _before_the_body(node, to, opcode) + encode_wide(body)
 
 
 def is_long(body: dict[str, Any]) -> bool:
-    """Does a body take so long to write that it is to be written in steps?"""
+    """Returns True if a body takes so long to encode that it must be encoded in steps."""
     return any(isinstance(value, list) and len(value) > AT_ONCE for value in body.values())
 
 
 def encode_control_in_steps(node: str, to: str, opcode: str, body: dict[str, Any]) -> Generator[None, None, bytes]:
-    """As `encode_control`."""
+    """Encodes like `encode_control`, but in steps."""
     encoded = yield from encode_wide_in_steps(body)
     return _before_the_body(node, to, opcode) + encoded
 
@@ -72,7 +77,7 @@ def _before_the_body(node: str, to: str, opcode: str) -> bytes:
 
 
 def read_envelope(payload: bytes) -> Envelope:
-    """Where a message goes and where it was. Its body is not looked at. Errors: Unreadable"""
+    """Returns the address and the trace of a message. Does not read its body. Errors: Unreadable"""
     try:
         found = sections.find(payload, len(payload))
         if found.body_at > MAX_BYTES_BEFORE_THE_BODY:
@@ -87,7 +92,7 @@ def read_envelope(payload: bytes) -> Envelope:
 
 
 def read_content(payload: bytes) -> tuple[Any, Any]:
-    """(application-properties, body); None without. Errors: Unreadable"""
+    """Returns (application-properties, body); None if absent. Errors: Unreadable"""
     try:
         message = decode_message(payload)
     except CodecError as error:
@@ -96,7 +101,7 @@ def read_content(payload: bytes) -> tuple[Any, Any]:
 
 
 def read_content_in_steps(payload: bytes, max_values: int) -> Generator[None, None, tuple[Any, Any]]:
-    """As `read_content`, of a message that `read_envelope` has read. Yields once for every AT_ONCE values, at least.
+    """Reads like `read_content`, in steps. `read_envelope` must have read the message. Yields every AT_ONCE values.
 
     max_values  accepted in the lists and maps of the body
     """
@@ -116,7 +121,7 @@ def read_content_in_steps(payload: bytes, max_values: int) -> Generator[None, No
 
 
 def forwarded(payload: bytes, node: str) -> bytes:
-    """The message as it leaves this router: it is in the trace. `read_envelope` has read it."""
+    """Returns the message with this router added to its trace. `read_envelope` must have read it."""
     found = sections.find(payload, len(payload))
     taken = sections.take_apart(payload, found)
     own = sections.router_annotations(taken.routers)

@@ -1,7 +1,8 @@
-"""Runs the routing protocol of an interior router: ticks, control messages and links in, effects carried out.
+"""Runs the routing protocol of an interior router: gives it events, and carries out its effects.
 
-Effects that change what messages are routed by are carried out in their order; those that concern ten thousand
-addresses in slices, between which messages pass. Long messages of this router's are written in slices, too.
+Effects that change the routing of messages are carried out in their order. Those that concern ten thousand addresses
+are carried out in slices, and messages pass between the slices. Long messages of this router are also written in
+slices.
 
 Source: docs/spec/network.md §5, §7.
 """
@@ -42,7 +43,7 @@ from router.network.envelope import (
 )
 from router.network.intake import READ_AT_ONCE_BYTES, Arrived, Intake
 
-# Addresses mapped or unmapped in one go: about a tenth of a millisecond.
+# The number of addresses mapped or unmapped at once: this takes about a tenth of a millisecond.
 ADDRESSES_AT_ONCE: Final = 16
 _AREA_PREFIX: Final = f"{AREA}/"
 
@@ -51,7 +52,7 @@ _AREA_PREFIX: Final = f"{AREA}/"
 class Neighbour:
     """A connection between routers.
 
-    router  that speaks on it; None before it has
+    router  the router that uses it; None until it has sent something
     """
 
     tag: int
@@ -63,7 +64,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """How many idle streaming links a connection keeps, and how often how many more are closed (network §10.6)."""
+    """How many idle streaming links a connection keeps, and how others are closed (network §10.6)."""
 
     every_s: int = 30
     spare: int = 128
@@ -75,7 +76,10 @@ TEST_HOOKS: Final = Pool(every_s=5, spare=2)  # qdrouterd --test-hooks
 
 
 class Host:
-    """What management reads: `rows`, `own_links`, `neighbours`, `last_topology_change`."""
+    """The host of the protocol machine.
+
+    Management reads `rows`, `own_links`, `neighbours` and `last_topology_change`.
+    """
 
     def __init__(
         self,
@@ -88,8 +92,10 @@ class Host:
         limits: Limits | None = None,
         pool: Pool = POOL,
     ) -> None:
-        """clock  monotonic seconds
-        facts_of  (connection id) → its facts, as an audit event has them
+        """Connects the machine with the network.
+
+        clock  monotonic seconds
+        facts_of  (connection id) → its facts, in the form for an audit event
         """
         self._facts_of = facts_of
         self._pool = pool
@@ -103,10 +109,10 @@ class Host:
         self._work = network.core.work
         self._machine = Machine(settings, self.limits, self._room)
         self._node = network.node
-        self._received: Arrived | None = None  # the control message that the machine is being given
+        self._received: Arrived | None = None  # the control message that the machine is handling
         self._in_order: deque[Iterator[None]] = deque()
         self._is_at_work = False
-        self._long_sends = 0  # of `_in_order`
+        self._long_sends = 0  # the number of these in `_in_order`
         self._paying: dict[int, tuple[Account, int]] = {}  # by payer: the bytes that its account was charged
         self._spent: Counter[tuple[int, str]] = Counter()  # by link, in this second
         self._intake = Intake(self, self._work, self.limits.control_message_values)
@@ -124,11 +130,11 @@ class Host:
 
     @property
     def last_topology_change(self) -> float | None:
-        """Monotonic seconds; None: there was none."""
+        """Monotonic seconds; None: there has been no change."""
         return self._machine.last_topology_change
 
     def neighbours(self) -> tuple[Neighbour, ...]:
-        """The connections to other routers, also those on which none has spoken yet."""
+        """Returns the connections to other routers, including those on which no router has sent anything yet."""
         return tuple(
             Neighbour(
                 tag=trunk.tag,
@@ -143,7 +149,7 @@ class Host:
     # Events
 
     def on_second(self, now: float) -> None:
-        """The tick of the protocol. now  monotonic seconds"""
+        """Runs the tick of the protocol. `now` is in monotonic seconds."""
         self._spent.clear()
         self._carry_out(self._machine.tick(now))
         if now >= self._trim_at:
@@ -158,7 +164,7 @@ class Host:
         self._carry_out(self._machine.link_lost(tag, self._clock()))
 
     def disconnected(self, tag: int) -> None:
-        """A connection is going: nothing that came by it counts any more."""
+        """Drops everything that arrived on a connection that is closing."""
         self._intake.disconnected(tag)
 
     def address_appeared(self, key: str, hint: int) -> None:
@@ -168,13 +174,13 @@ class Host:
         self._carry_out(self._machine.address_gone(key))
 
     def on_control(self, tag: int, payload: bytes) -> None:
-        """A control message came on a connection. Bounded before anything of it is decoded."""
+        """Handles a control message that arrived on a connection. Checks the limits before it decodes anything."""
         if len(payload) > self.limits.control_message_bytes:
             self.complain(tag, f"a control message of {len(payload)} bytes is over the limit")
             return
         account = self._account(tag)
         if account is not None and account.behind and len(payload) > READ_AT_ONCE_BYTES:
-            # It would be held, here or for a neighbour. What it says is asked for again.
+            # It would be held, here or for a neighbour. The router asks for its contents again later.
             if self._may(tag, "complaints", self.limits.complaints_per_link_and_tick):
                 text = f"A control message of {len(payload)} bytes is dropped: link_tag={tag} is held back"
                 log(self._emit, "ROUTER", "warning", text)
@@ -198,7 +204,7 @@ class Host:
         return bool(self._in_order)
 
     def hear(self, arrived: Arrived, properties: Any, body: Any) -> None:
-        """A control message for this router has been read."""
+        """Handles a control message for this router, which has been read."""
         received = ReceivedControl(
             link=arrived.tag,
             key=arrived.key,
@@ -213,9 +219,9 @@ class Host:
             self._received = before
 
     def _pass_on(self, tag: int, payload: bytes, address: Address, trace: tuple[str, ...]) -> None:
-        """A control message for another router.
+        """Forwards a control message for another router.
 
-        Attack: one that goes round in a circle; more than this router's links can carry.
+        Attack: a message that goes round in a circle; more messages than this router's links can carry.
         """
         router = self._network.routers.get(address.key[1:]) if address.key[0] == "R" else None
         if router is None or router.trunk is None or self._node in trace or len(trace) > MAX_ROUTERS:
@@ -259,7 +265,7 @@ class Host:
                 self._work.later(steps)
 
     def _tell(self, found: NameOfAnother) -> None:
-        """A neighbour speaks in the name of a router that it does not lead to."""
+        """Reports that a neighbour speaks in the name of a router to which it does not lead."""
         trunk = self._network.trunks.get(found.link)
         if trunk is None:
             return
@@ -272,12 +278,12 @@ class Host:
         self._emit(Refused(stage="transfer", facts=facts, lines=lines, event=event))
 
     def _room(self, tag: int) -> int:
-        """Bytes that the addresses which a neighbour tells of may still take."""
+        """Returns the bytes that addresses announced by a neighbour may still take."""
         account = self._account(tag)
         return account.room_for_addresses() if account is not None else 0
 
     def _charge(self, tag: int, payer: int, held: int) -> None:
-        """The addresses that were told of on a connection, which may be gone, hold so many bytes now."""
+        """Charges for the addresses announced on a connection, which may be gone. They now hold `held` bytes."""
         account, before = self._paying.pop(payer, (None, 0))
         if account is None:
             account = self._account(tag)
@@ -288,7 +294,10 @@ class Host:
             self._paying[payer] = account, held
 
     def _send_own(self, links: tuple[int, ...], to: str, opcode: str, body: dict[str, Any]) -> None:
-        """Nothing but a HELLO overtakes a long message: an advertisement of what it says would be asked about."""
+        """Sends a message after all earlier long ones, except HELLO.
+
+        Otherwise a neighbour would see an advertisement of their contents first, and ask for them.
+        """
         if is_long(body):
             self._long_sends += 1
             self._in_order.append(self._sending_long(links, to, opcode, body))
@@ -305,9 +314,10 @@ class Host:
         self._send(links, payload)
 
     def _flood(self, links: tuple[int, ...], arrived: Arrived) -> None:
-        """Pass a message on. Not before its addresses have a way here: other routers would send to them at once.
+        """Passes a message on, after its addresses have a way here: other routers would send to them at once.
 
-        Attack: long ones, faster than a neighbour that is far away reads, whose connection ends for what waits there.
+        Attack: long messages, faster than a distant neighbour reads. The neighbour's connection ends because of the
+        bytes that wait there.
         """
         payload, payer = forwarded(arrived.payload, self._node), self._account(arrived.tag)
         if self._in_order:
@@ -328,7 +338,7 @@ class Host:
             self._network.send_control(tag, payload, payer)
 
     def _working(self) -> Iterator[None]:
-        """Apply changes in their order, then go on with the computation of paths, as long as there is something."""
+        """Applies changes in their order, then continues the computation of paths while there is work."""
         try:
             while self._in_order or self._machine.has_work:
                 while self._in_order:
@@ -365,7 +375,7 @@ class Host:
 
 
 def limits_of(attributes: Mapping[str, object]) -> Limits:
-    """What a neighbour may use up, from the validated attributes of the `router` entity."""
+    """Returns the limits for a neighbour, from the validated attributes of the `router` entity."""
 
     def number(name: str) -> int:
         return int(str(attributes[name]))
@@ -380,7 +390,7 @@ def limits_of(attributes: Mapping[str, object]) -> Limits:
 
 
 def settings_of(router_id: str, instance: int, attributes: Mapping[str, object]) -> Settings:
-    """The protocol's settings from the validated attributes of the `router` entity."""
+    """Returns the protocol's settings, from the validated attributes of the `router` entity."""
 
     def seconds(name: str) -> int:
         return int(str(attributes[name]))

@@ -1,8 +1,8 @@
-"""Control messages that have to wait: long ones, read in slices between which messages pass, and what comes after them.
+"""Control messages that have to wait: long ones, read in slices between which messages pass, and those after them.
 
-Those of one neighbour keep their order. While changes are being carried out each neighbour has one update of addresses
-read at most: what has come and has no effect yet is held, and charged to the neighbour that sent it.
-Source: docs/spec/network.md §9.
+The messages of one neighbour keep their order. While changes are being carried out, at most one update of addresses is
+read for each neighbour. Messages that have arrived and have no effect yet are held, and charged to the neighbour that
+sent them. Source: docs/spec/network.md §9.
 """
 
 from collections import deque
@@ -14,9 +14,9 @@ from router.core.budget import RECORD_BYTES, Account
 from router.core.work import Work
 from router.network.envelope import Unreadable, read_content, read_content_in_steps
 
-# A longer control message is read in steps. All but updates of many addresses are shorter.
+# A longer control message is read in steps. Only updates of many addresses are longer.
 READ_AT_ONCE_BYTES: Final = 4096
-# What the values take that one step has read.
+# The memory of the values that one step has read.
 STEP_BYTES: Final = 8192
 
 
@@ -24,7 +24,7 @@ STEP_BYTES: Final = 8192
 class Arrived:
     """A control message for this router.
 
-    tag    of the connection that it came by
+    tag    of the connection that it arrived on
     key    the internal address
     trace  nodes
     """
@@ -36,11 +36,11 @@ class Arrived:
 
 
 class Listener(Protocol):
-    """Who the messages are for (router.network.host)."""
+    """The receiver of the messages (router.network.host)."""
 
     @property
     def is_busy(self) -> bool:
-        """Are changes being carried out? `Intake.go_on` says when they are done."""
+        """True while changes are being carried out. The listener calls `Intake.go_on` when they are done."""
         ...
 
     def hear(self, arrived: Arrived, properties: Any, body: Any, /) -> None: ...
@@ -48,7 +48,7 @@ class Listener(Protocol):
 
 
 class _Queue:
-    """What waits of one connection."""
+    """The waiting messages of one connection."""
 
     __slots__ = ("account", "is_being_read", "is_gone", "messages")
 
@@ -61,15 +61,20 @@ class _Queue:
 
 class Intake:
     def __init__(self, listener: Listener, work: Work, max_values: int) -> None:
-        """max_values  in the body of one message"""
+        """Starts without waiting messages.
+
+        max_values  in the body of one message
+        """
         self._listener = listener
         self._work = work
         self._max_values = max_values
         self._queues: dict[int, _Queue] = {}  # by tag
 
     def take(self, arrived: Arrived, account: Account) -> None:
-        """Hear a message now if it is short, none waits before it, and it is no update of addresses while others are
-        being carried out. A HELLO waits for nothing.
+        """Passes a message on now if it is short and need not wait, else queues it.
+
+        It waits if an earlier message of the connection waits. An update of addresses also waits while changes are
+        being carried out. A short HELLO never waits.
 
         account  of the neighbour
         Errors   Unreadable
@@ -86,7 +91,7 @@ class Intake:
         self._read(arrived.tag, queue)
 
     def disconnected(self, tag: int) -> None:
-        """Nothing that came by a connection counts any more."""
+        """Drops everything that arrived on a connection."""
         queue = self._queues.pop(tag, None)
         if queue is not None:
             queue.is_gone = True
@@ -103,10 +108,10 @@ class Intake:
             self._work.later(self._reading(tag, queue))
 
     def _reading(self, tag: int, queue: _Queue) -> Iterator[None]:
-        """One message, and others as long as nothing is being carried out.
+        """Reads one message, and further ones while no changes are being carried out.
 
-        Attack: updates that are sent faster than they can be carried out. They pile up with their sender, who pays, and
-        between two of them each other neighbour has one read.
+        Attack: updates that are sent faster than they can be carried out. They wait at the cost of their sender, and
+        between two of them one update of each other neighbour is read.
         """
         try:
             while queue.messages:

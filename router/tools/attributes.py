@@ -1,4 +1,4 @@
-"""Entity types and attributes as people write them on qdmanage's command line. Pure.
+"""Parses entity types and attributes of qdmanage's command line. Pure.
 
 Source: docs/spec/management.md sections 10.1 and 10.2.
 """
@@ -11,13 +11,13 @@ from typing import Any
 import schemas
 
 TYPE_PREFIX = "org.apache.qpid.dispatch."
-# Of complete names: `org.amqp.management` is the standard's, and needs no other prefix.
+# Complete names: `org.amqp.management` is the standard's, and needs no other prefix.
 STANDARD_PREFIX = "org."
 
-# Long type name -> attribute name (deprecated ones too) -> type in the schema; None for an unknown entity type.
+# Long type name -> attribute name (including deprecated ones) -> type in the schema; None for an unknown entity type.
 AttributeTypes = Callable[[str], Mapping[str, Any] | None]
 
-# Of a name that is compared with known ones.
+# The characters of a name that are compared with known names.
 _MAX_COMPARED = 64
 
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -28,9 +28,10 @@ class ValidationError(ValueError):
 
 
 def expand_type(name: str) -> str:
-    """`listener` is org.apache.qpid.dispatch.listener, `link` and `router.link` are ...router.link.
+    """Returns the long name. `listener` is org.apache.qpid.dispatch.listener, `link` and `router.link` are
+    ...router.link.
 
-    Another name with a dot stays: it is complete, or no name.
+    Any other name with a dot stays unchanged: it is complete, or unknown.
     """
     if name.startswith(STANDARD_PREFIX):
         return name
@@ -45,11 +46,11 @@ def expand_type(name: str) -> str:
 def parse_attributes(
     arguments: Sequence[str], entity_type: str | None, attribute_types: AttributeTypes, *, is_update: bool
 ) -> dict[str, Any]:
-    """`port=5672 http=true` as attributes. An argument without `=` means null.
+    """Returns `port=5672 http=true` as attributes. An argument without `=` means null.
 
     entity_type  long name from --type: then the schema checks names and converts integers
-    is_update    yes, on, no and off are booleans too
-    Errors       ValidationError for a type or attribute the schema does not have, ValueError for a bad integer.
+    is_update    True: yes, on, no and off are booleans too
+    Errors       ValidationError for a type or attribute that the schema does not have, ValueError for a bad integer.
     """
     known = attribute_types(entity_type) if entity_type else {}
     if known is None:
@@ -62,7 +63,7 @@ def parse_attributes(
     for argument in arguments:
         name, has_value, text = argument.partition("=")
         if entity_type and name not in known:
-            # What has no `=` may be the value of the one before it: `saslPassword secret`.
+            # An argument without `=` may be the value of the previous one: `saslPassword secret`.
             quoted = f"'{name}'" if has_value else "'…', which has no '=',"
             raise ValidationError(f"Unknown attribute {quoted} for '{entity_type}'")
         if not has_value:
@@ -79,7 +80,7 @@ def parse_attributes(
 
 
 class _Repeated(Exception):
-    """A key stands twice in one map."""
+    """A key appears twice in one map."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,15 +93,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _loads(text: str) -> Any:
-    """Errors: json.JSONDecodeError, RecursionError, _Repeated."""
+    """Parses JSON. Errors: json.JSONDecodeError, RecursionError, _Repeated."""
     return json.loads(text, object_pairs_hook=_object)
 
 
 def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
-    """The value of --body or --properties.
+    """Returns the value of --body or --properties.
 
-    is_text_allowed  text that is no JSON and does not look like any is taken as it is
-    Errors           ValueError that says what is wrong with it.
+    is_text_allowed  True: text that does not look like JSON is used unchanged
+    Errors           ValueError, which says what is wrong.
     """
     try:
         return _loads(text)
@@ -109,14 +110,14 @@ def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
     except (json.JSONDecodeError, RecursionError) as error:
         if is_text_allowed and not set(text) & set('"{}[]'):
             return text
-        # Not the text itself, which may hold a password.
+        # The text itself is not shown, because it may contain a password.
         raise ValueError(f"Invalid JSON '…': {error}") from None
 
 
 def parse_entities(text: str) -> dict[str, Any] | list[dict[str, Any]]:
-    """The entity or the list of entities on standard input, types expanded.
+    """Returns the entity or the list of entities on standard input, with long types.
 
-    Errors  ValueError; it does not repeat the text, which may hold passwords.
+    Errors  ValueError. It does not repeat the text, which may contain passwords.
     """
     try:
         found = _loads(text)

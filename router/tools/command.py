@@ -11,20 +11,23 @@ from typing import NoReturn
 
 from policy.printing import printable
 
-# Set to debug the tools: failures keep their traceback.
+# Set this to debug the tools: failures then keep their traceback.
 DEBUG_VARIABLE = "_QPID_DISPATCH_TOOLS_DEBUG_"
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains without repeating values: one of them may be a password."""
+    """Reports errors without repeating values: one of them may be a password."""
 
     def error(self, message: str) -> NoReturn:
-        # What there is takes a screen, and the line that matters would stand below it.
+        # The whole usage fills a screen, and the important line would be below it.
         text = re.sub(r"(--[\w-]+)=\S*", r"\1", message)
         self.exit(2, f"usage: {self.prog} [options...]; --help lists them\n{self.prog}: error: {text}\n")
 
     def parse_all(self, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-        """The options, and what is none. What is empty is not there: scripts write `--type "$TYPE" "$MORE"`."""
+        """Returns the options, and the arguments that are no options.
+
+        Ignores empty values: scripts write `--type "$TYPE"`.
+        """
         given, rest = self.parse_known_args(arguments)
         for name, value in vars(given).items():
             if value == "":
@@ -32,17 +35,17 @@ class Parser(argparse.ArgumentParser):
         return given, [argument for argument in rest if argument]
 
     def refuse_unknown(self, unknown: Sequence[str]) -> None:
-        """A usage error unless `unknown`, what parse_all left over, is empty."""
+        """Reports a usage error unless `unknown`, the rest of parse_all, is empty."""
         names = [argument.split("=")[0] for argument in unknown if argument.startswith("-")]
         if names:
             self.error(f"unrecognized arguments: {' '.join(names)}")
         if unknown:
-            # Not the argument itself, which may be a password.
+            # The argument itself is not shown, because it may be a password.
             self.error("takes options only, and something besides them was given")
 
 
 class FailedError(Exception):
-    """What there is to say has been said: the exit status is 1."""
+    """All output has been written, and the exit status is 1."""
 
 
 def utc_now() -> str:
@@ -50,9 +53,12 @@ def utc_now() -> str:
 
 
 def run(action: Callable[[], None]) -> int:
-    """The exit status of `action`: 0, or 1 with `<class>: <text>` on standard output. Scripts match that line."""
+    """Returns the exit status of `action`: 0, or 1 after printing `<class>: <text>` on standard output.
+
+    Scripts match that line.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for what the terminal's encoding cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal's encoding lacks
     try:
         action()
         sys.stdout.flush()
@@ -62,7 +68,7 @@ def run(action: Callable[[], None]) -> int:
     except FailedError:
         return 1
     except BrokenPipeError:
-        _give_up_output()  # its reader has seen enough
+        _give_up_output()  # its reader has closed the pipe
         return 1
     except Exception as error:
         if DEBUG_VARIABLE in os.environ:
@@ -70,7 +76,7 @@ def run(action: Callable[[], None]) -> int:
         text = f"{type(error).__name__}: {printable(str(error))}"
         try:
             print(text, flush=True)
-        except OSError:  # that was the failure: the output goes to a full disk
+        except OSError:  # the failure itself: the output goes to a full disk
             _give_up_output()
             print(text, file=sys.stderr)
         return 1
@@ -78,7 +84,7 @@ def run(action: Callable[[], None]) -> int:
 
 
 def _give_up_output() -> None:
-    """Python would complain once more when it flushes at exit."""
+    """Drops further output, so that Python does not complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Where and how the tools connect: the options both share, and their meaning.
+"""The connection options of all tools, and their meaning.
 
 Source: docs/spec/management.md section 9.1. Passwords become Secret at once and appear in no output.
 """
@@ -26,10 +26,12 @@ BUS_URL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """address          management address from the URL's path, None when it has none
+    """Where and how to connect.
+
+    address          management address from the URL's path, None if it has none
     mechanisms       SASL mechanisms to choose from, None for any
-    has_sasl         authenticate with SASL; without it a plain AMQP header is sent
-    checks_peer_name the certificate must be for `host` (its chain is always verified)
+    has_sasl         True to authenticate with SASL; False to send a plain AMQP header
+    checks_peer_name True if the certificate must be for `host` (its chain is always verified)
     """
 
     host: str
@@ -110,14 +112,14 @@ def seconds(text: str) -> float:
 
 
 def connection_options(given: argparse.Namespace, read_text: Callable[[str], str]) -> ConnectionOptions:
-    """The options that the parsed arguments come to.
+    """Returns the options of the parsed arguments.
 
     read_text  path -> content; may raise OSError
-    Errors     ValueError for a URL that is none, OSError for an unreadable password file.
+    Errors     ValueError for an invalid URL, OSError for an unreadable password file.
     """
     url = BUS_URL.fullmatch(given.bus)
     if url is None or (url["scheme"] or "amqp").lower() not in DEFAULT_PORTS:
-        # Not the URL itself: it may hold a password.
+        # The URL itself is not shown, because it may contain a password.
         raise ValueError("--bus wants host, host:port or amqp[s]://[user[:password]@]host[:port][/address]")
     if not 0 < given.timeout < float("inf"):
         raise ValueError(f"--timeout wants a positive number of seconds, not {given.timeout:g}")
@@ -142,13 +144,13 @@ def connection_options(given: argparse.Namespace, read_text: Callable[[str], str
             given.sasl_password_file,
             read_text,
         ),
-        # A script that made its own options by those of 1.20 has none for tokens.
+        # A script that builds its own options like those of 1.20 has no token option.
         token=_secret(None, "--sasl-token-file", getattr(given, "sasl_token_file", None), read_text),
     )
 
 
 def router_address(router: str | None, edge_router: str | None) -> str:
-    """The management address -r and -d stand for."""
+    """Returns the management address that -r and -d mean."""
     if router:
         return f"_topo/0/{router}/$management"
     if edge_router:
@@ -157,7 +159,7 @@ def router_address(router: str | None, edge_router: str | None) -> str:
 
 
 def _secret(text: str | None, option: str, path: str | None, read_text: Callable[[str], str]) -> Secret | None:
-    """Errors: OSError with the option in its text."""
+    """Returns the text, or the content of the file. Errors: OSError with the option in its text."""
     if path:
         try:
             return Secret(read_text(path).strip())

@@ -14,12 +14,12 @@ from router.management.docs import is_set_in_file
 from router.tools.command import utc_now
 
 _NO_COMMENTS = Comments()
-# For tests of management only, and what has no effect: the router answers neither.
+# Types only for tests of management, and types without effect: the router answers neither.
 _LEFT_OUT = ("dummy", "console")
 
 
 def exported(client: ManagementClient) -> str:
-    """The text of a `.conf`. Errors: those of the client, and NotWritableError."""
+    """Returns the text of a `.conf`. Errors: those of the client, and NotWritableError."""
     schema = load_schema()
     lines = [f"# Written by `qdmanage export`, {utc_now()}. Secrets are not shown by the router, and so are not here."]
     for name in APPLY_ORDER:
@@ -34,7 +34,7 @@ def exported(client: ManagementClient) -> str:
 def _rows(client: ManagementClient, entity_type: EntityType) -> list[dict[str, Any]]:
     try:
         found = client.query(entity_type.long_name).entities()
-    except (BadRequestStatus, NotFoundStatus):  # an extension, and the router is of 1.20
+    except (BadRequestStatus, NotFoundStatus):  # an extension, and the router is version 1.20
         return []
     return [
         row for row in found if row.get("origin") != "automatic" and row.get("type") in (None, entity_type.long_name)
@@ -63,7 +63,7 @@ def _section(entity_type: EntityType, row: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_default(entity_type: EntityType, attribute: Attribute, value: object, row: Mapping[str, Any]) -> bool:
     if attribute.name == "name":
-        # Those that the file or management gave no name are numbered.
+        # Entities without a name in the file or in the request are numbered.
         is_made_up = re.fullmatch(rf"{re.escape(entity_type.short_name)}/\d+", str(value)) is not None
         return is_made_up or value == row.get("identity")
     return attribute.default is not None and value == attribute.default

@@ -1,7 +1,7 @@
-"""How qdstat prints values and tables. Pure. The exact layout is an interface: scripts cut columns out of it. Only what
-goes to a terminal is made to fit it.
+"""How qdstat prints values and tables. Pure.
 
-Source: docs/spec/management.md section 9.2.
+The exact layout is an interface, because scripts cut columns out of it. Only output for a terminal is fitted to the
+terminal. Source: docs/spec/management.md section 9.2.
 """
 
 import re
@@ -16,21 +16,22 @@ Cells = Sequence[Any]
 RenderTable = Callable[["Table"], list[str]]
 RenderLine = Callable[[str], str]
 
-# A number that is cut is another number; a few characters still tell one name from another.
+# A cut number would be another number. A few characters are still enough to tell names apart.
 _NUMBER = re.compile(r"[-\d.,:]*( [KMGTP]iB)?")
 _LEAST_TEXT = 8
-# Columns are aligned up to this width; a wider cell is printed whole, and only its own row is out of line. Without it
-# one peer with a container id of a megabyte makes each of a thousand rows a megabyte wide.
+# Columns are aligned up to this width. A wider cell is printed completely, and only its own row is not aligned.
+# Otherwise one peer with a container id of a megabyte would make each of a thousand rows a megabyte wide.
 _MAX_ALIGNED = 1024
 
-# What a spreadsheet takes for a formula, `=cmd|' /C calc'!A0`, where it opens a CSV file: these at the beginning of a
-# cell, in the width of Asian scripts as well. Control characters among them (TAB, CR) are escaped before.
+# Texts that a spreadsheet treats as a formula when it opens a CSV file, for example `=cmd|' /C calc'!A0`: these
+# characters at the beginning of a cell, and their wide forms in Asian scripts. Control characters (TAB, CR) are escaped
+# before.
 _FORMULA = re.compile(r"[\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-# A number is none, nor the `-` that stands for nothing.
+# A number is no formula, and neither is the `-` for an empty value.
 _NOT_FORMULA = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|-")
-# Where semicolons separate cells a spreadsheet begins a new one behind each, inside our quotes as well.
+# If semicolons separate cells, a spreadsheet begins a new cell after each, even inside our quotes.
 _FORMULA_INSIDE = re.compile(r"(;[\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
-# In a line that is no table nothing is quoted, and commas too begin a cell.
+# A line outside a table has no quotes, and a comma also begins a cell.
 _FORMULA_IN_LINE = re.compile(r"(?:^|[,;])[\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -38,8 +39,10 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """subtitle  a second line of the title, "" for none
-    rows      cells of any type: None prints as nothing, the rest as `str` gives it
+    """One table.
+
+    subtitle  a second line of the title, "" for none
+    rows      cells of any type: None prints as nothing, other values as `str` gives them
     """
 
     title: str
@@ -55,9 +58,11 @@ Block = Table | list[str]
 
 
 def render_classic(table: Table, columns: int | None = None) -> list[str]:
-    """Title, header, a line of `=`, rows; columns two apart, the last one not padded. Without rows only the title.
+    """Returns title, header, a line of `=`, and rows. Columns are two apart, and the last one is not padded.
 
-    columns  of the terminal that this is for: what is wider is cut, where it is text. None: nothing is cut
+    Without rows only the title.
+
+    columns  of the terminal: wider text is cut. None: nothing is cut
     """
     titles = table.title_lines(printable)
     if not table.rows:
@@ -85,7 +90,10 @@ def render_classic(table: Table, columns: int | None = None) -> list[str]:
 
 
 def _fitted(widths: list[int], headers: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """The widths that fit into `room`, the widest columns of text cut most; more where that is not enough."""
+    """Returns widths that fit into `room`.
+
+    The widest columns of text are cut most. The result may still be too wide.
+    """
     is_text = [any(not _NUMBER.fullmatch(row[column]) for row in rows) for column in range(len(widths))]
     least = [
         min(width, max(len(header), _LEAST_TEXT) + 2) if cut else width
@@ -98,9 +106,9 @@ def _fitted(widths: list[int], headers: Sequence[str], rows: Sequence[Sequence[s
 
 
 def render_csv(table: Table) -> list[str]:
-    """Title, header and rows; every field that is not empty is quoted. Without rows only the title.
+    """Returns title, header and rows. Every field that is not empty is quoted. Without rows only the title.
 
-    A cell that a spreadsheet would take for a formula gets a `'` in front, which makes it text there.
+    A cell that a spreadsheet would treat as a formula gets a `'` in front, which makes it text there.
     """
     titles = table.title_lines(csv_line)
     if not table.rows:
@@ -109,7 +117,7 @@ def render_csv(table: Table) -> list[str]:
 
 
 def csv_line(text: str) -> str:
-    """A line beside the tables of a CSV file: as it is, or a single field where a part of it would be a formula."""
+    """Returns a line outside the tables of a CSV file: unchanged, or as one field if a part would be a formula."""
     shown = printable(text)
     return _csv_field(shown) if _FORMULA_IN_LINE.search(shown) else shown
 
@@ -122,23 +130,26 @@ def _csv_field(text: str) -> str:
 
 
 def _text(cell: Any) -> str:
-    """The text of a cell. It goes to a terminal, so control characters from a router (escape sequences, line breaks
-    that fake rows) are shown, not obeyed."""
+    """Returns the text of a cell.
+
+    It goes to a terminal. So control characters from a router (escape sequences, line breaks that imitate rows) are
+    shown, and have no effect.
+    """
     return "" if cell is None else printable(str(cell))
 
 
 def plain(value: Any) -> str:
-    """An integer as it is; what is no number as its text."""
+    """Returns an integer unchanged, and any other value as its text."""
     return f"{value:d}" if isinstance(value, int) else f"{value:.0f}" if isinstance(value, float) else str(value)
 
 
 def commas(value: Any) -> str:
-    """1234567 is 1,234,567."""
+    """Returns 1234567 as 1,234,567."""
     return f"{value:,d}" if isinstance(value, int) else plain(value)
 
 
 def kimigi(size_bytes: Any) -> str:
-    """Below 1024 the number, from there three digits or so and a binary unit."""
+    """Returns a number below 1024 unchanged, and a larger one with about three digits and a binary unit."""
     if not isinstance(size_bytes, int | float) or size_bytes < 1024:
         return plain(size_bytes)
     power = 1
@@ -150,7 +161,7 @@ def kimigi(size_bytes: Any) -> str:
 
 
 def time_long(seconds: Any) -> str:
-    """DDD:HH:MM:SS"""
+    """Returns DDD:HH:MM:SS."""
     if not isinstance(seconds, int | float):
         return plain(seconds)
     minutes, second = divmod(int(seconds), 60)
@@ -160,14 +171,14 @@ def time_long(seconds: Any) -> str:
 
 
 def time_short(seconds: Any) -> str:
-    """HH:MM:SS, the day left out."""
+    """Returns HH:MM:SS, without the days."""
     if not isinstance(seconds, int | float):
         return plain(seconds)
     return time_long(int(seconds) % 86400)[4:]
 
 
 def ctime(epoch_s: Any) -> str:
-    """`Www Mmm dd HH:MM:SS YYYY` in local time."""
+    """Returns `Www Mmm dd HH:MM:SS YYYY` in local time."""
     if not isinstance(epoch_s, int | float):
         return plain(epoch_s)
     try:
@@ -177,7 +188,7 @@ def ctime(epoch_s: Any) -> str:
 
 
 def render(blocks: Iterable[Block], render_table: RenderTable, render_line: RenderLine = printable) -> list[str]:
-    """Tables and plain lines below each other, an empty line between two blocks."""
+    """Returns tables and plain lines one below the other, with an empty line between two blocks."""
     lines: list[str] = []
     for index, block in enumerate(blocks):
         lines += [""] * bool(index)

@@ -1,6 +1,6 @@
-"""`qdstat --check`: is the router well? One line, and the exit status of a monitor's check.
+"""`qdstat --check`: reports whether the router works well, in one line and the exit status of a monitor's check.
 
-Its kinds of trouble are those of deploy/monitoring/palisade.rules.yml, as far as one look can tell them.
+It finds the same kinds of trouble as deploy/monitoring/palisade.rules.yml, if a single look can find them.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from router.management.client import BadRequestStatus, NotFoundStatus
 from router.tools.displays.source import Source
 from router.tools.formats import time_long
 
-# Of a certificate's days, those that leave too little time to renew it in working hours.
+# With fewer days left on a certificate, there is too little time to renew it in working hours.
 DEFAULT_DAYS = 14
 
 
 def health(source: Source, days: int) -> tuple[bool, str]:
-    """Is all well? What is wrong, or what was looked at.
+    """Returns True if all is well, and the text of what is wrong, or of what was checked.
 
-    days  a certificate that ends within them is trouble
+    days  a certificate that ends within this number of days is trouble
     """
     (router, *_) = [*source.all("router"), {}]
     listeners, profiles = source.all("listener"), source.all("sslProfile")
@@ -48,7 +48,10 @@ def health(source: Source, days: int) -> tuple[bool, str]:
 
 
 def _extension(source: Source, entity_type: str) -> list[dict[str, Any]]:
-    """The entities of a type that qdrouterd 1.20 does not have. One that may not be read is no reason to say OK."""
+    """Returns the entities of a type that qdrouterd 1.20 lacks.
+
+    If the client may not read them, the error is raised.
+    """
     try:
         return source.all(entity_type)
     except (BadRequestStatus, NotFoundStatus):
@@ -59,7 +62,7 @@ def _of_listeners(listeners: list[dict[str, Any]]) -> Iterator[str]:
     if not listeners:
         yield "it has no listener"
     for each in listeners:
-        if each.get("listening") is False:  # not shown where all are open
+        if each.get("listening") is False:  # not shown if all are open
             yield f"listener {each.get('name')} does not listen"
 
 

@@ -9,13 +9,16 @@ from router.values import Array, Described
 
 
 def dump(value: Any, indent: int | None) -> str:
-    """JSON text, keys in the order given. indent None gives one line."""
+    """Returns JSON text, with keys in their order. indent None gives one line."""
     return json.dumps(_jsonable(value), indent=indent, separators=(", ", ": "))
 
 
 def _jsonable(value: Any) -> Any:
-    """AMQP knows more than JSON: binary becomes text (odd bytes as \\xNN), uuids and what is no finite number their
-    text, arrays lists."""
+    """Converts AMQP values that JSON lacks.
+
+    Binary becomes text (invalid bytes as \\xNN), uuids and non-finite numbers become their text, and arrays become
+    lists.
+    """
     match value:
         case dict():
             return {_key(key): _jsonable(element) for key, element in value.items()}

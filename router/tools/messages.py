@@ -1,4 +1,4 @@
-"""What `qdsend` and `qdreceive` exchange over their connection, and the options that both have."""
+"""The messages of `qdsend` and `qdreceive` over their connection, and the options that both have."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from router.tools.connection_options import ConnectionOptions, add_connection_ar
 from router.tools.transport import MAX_REPLY_VALUES, RouterConnection
 from schemas.versions import add_version_option
 
-# Messages that are on their way at once: what is sent from a large file does not wait in memory.
+# The maximum of messages that are under way at once, so that the lines of a large file do not wait in memory.
 MAX_UNANSWERED: Final = 100
 
 
@@ -24,7 +24,7 @@ class MessageConnection(RouterConnection):
         super().__init__(options, receiver=receiver)
 
     def send(self, address: str, messages: Iterable[bytes]) -> int:
-        """Send encoded messages; returns how many, when the router has accepted all of them.
+        """Sends encoded messages. Returns their number when the router has accepted all of them.
 
         Errors: ConnectionException, Timeout, LinkDetached.
         """
@@ -40,7 +40,7 @@ class MessageConnection(RouterConnection):
         return self._session.accepted
 
     def receive(self, wait_s: float) -> Iterator[Message]:
-        """The messages, without end, each accepted when it came.
+        """Iterates over the messages, without end. Each is accepted when it arrives.
 
         wait_s  for each
         Errors  ConnectionException, Timeout, LinkDetached.
@@ -81,7 +81,7 @@ def whole_number(text: str) -> int:
 
 
 def address_of(made: Parser, given: argparse.Namespace, options: ConnectionOptions) -> str:
-    """The address that the command line names; a usage error without one."""
+    """Returns the address that the command line names. Reports a usage error if there is none."""
     address = given.address or options.address
     if not address:
         made.error("which address? Give --address, or -b HOST/ADDRESS")
@@ -89,7 +89,7 @@ def address_of(made: Parser, given: argparse.Namespace, options: ConnectionOptio
 
 
 def text_of(body: Any) -> str:
-    """The body of a message as one text."""
+    """Returns the body of a message as one text."""
     if isinstance(body, bytes):
         return body.decode("utf-8", "backslashreplace")
     return "" if body is None else str(body)

@@ -52,9 +52,9 @@ exit status: 0; 1 for any failure, with one line that says which; 2 for a wrong 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """One command line, as far as it concerns the operation."""
+    """The parts of one command line that concern the operation."""
 
-    operation: str  # as typed
+    operation: str  # as the user wrote it
     arguments: tuple[str, ...]
     type: str | None
     name: str | None
@@ -97,7 +97,7 @@ def main(
     connect: Connect = connect,
     attribute_types: AttributeTypes = schema_attribute_types,
 ) -> int:
-    """Returns the exit status; raises SystemExit(2) for a wrong command line."""
+    """Runs the tool. Returns the exit status; raises SystemExit(2) for a wrong command line."""
     made = parser()
     given, rest = made.parse_all(arguments)
     if not rest:
@@ -125,7 +125,7 @@ def main(
         with connect(options, router_address(given.router, given.edge_router)) as client:
             result = prepared(client)
         if isinstance(result, str):
-            # As it came, but for what a terminal would obey.
+            # Unchanged, except for control characters that would affect a terminal.
             print("\n".join(map(printable, result.split("\n"))))
         elif result is not None:
             print(dump(result, None if given.indent < 0 else given.indent))
@@ -133,8 +133,8 @@ def main(
     return run(act)
 
 
-# An operation looks at the whole command line first, so that a mistake in it is found before anything is sent. None as
-# the result prints nothing.
+# An operation checks the whole command line first, so that a mistake is found before anything is sent. If the result is
+# None, nothing is printed.
 _Prepared = Callable[[ManagementClient], Any]
 
 
@@ -201,7 +201,7 @@ def _management_nodes(request: _Request, attribute_types: AttributeTypes) -> _Pr
 
 
 def _export(request: _Request, attribute_types: AttributeTypes) -> _Prepared:
-    from router.tools.export import exported  # the files' layout is for this operation alone
+    from router.tools.export import exported  # only this operation needs the layout of files
 
     return lambda client: exported(client).rstrip("\n")
 
@@ -230,7 +230,7 @@ def _other(request: _Request, attribute_types: AttributeTypes) -> _Prepared:
 
 
 def _with_bare_identity(request: _Request) -> _Request:
-    """`update log/DEFAULT enable=debug+`: older books name the entity by its bare identity."""
+    """Accepts `update log/DEFAULT enable=debug+`: older books name the entity by its bare identity."""
     first = request.arguments[0] if request.arguments else ""
     if request.operation.lower() in ("read", "update", "delete") and "/" in first and "=" not in first:
         return replace(request, identity=request.identity or first, arguments=request.arguments[1:])

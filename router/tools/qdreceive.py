@@ -36,7 +36,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status; raises SystemExit(2) for a wrong command line."""
+    """Runs the tool. Returns the exit status; raises SystemExit(2) for a wrong command line."""
     made = parser()
     given, unknown = made.parse_all(arguments)
     made.refuse_unknown(unknown)

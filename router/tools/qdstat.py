@@ -1,4 +1,4 @@
-"""`qdstat`: show what a router knows of itself.
+"""`qdstat`: shows the state of a router.
 
 Source: docs/spec/management.md section 9.
 """
@@ -101,7 +101,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None, connect: Connect = connect) -> int:
-    """Returns the exit status; raises SystemExit(2) for a wrong command line."""
+    """Runs the tool. Returns the exit status; raises SystemExit(2) for a wrong command line."""
     made = parser()
     given, unknown = made.parse_all(arguments)
     made.refuse_unknown(unknown)
@@ -113,7 +113,10 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = connect) -> 
 
 
 def _watch(given: argparse.Namespace, connect: Connect) -> None:
-    """Until it fails: with a password that has changed, another attempt every other second would look like guessing."""
+    """Repeats the display until it fails.
+
+    If the password has changed, further attempts every few seconds would look like guessing.
+    """
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             if _terminal_columns() is not None:
@@ -149,7 +152,7 @@ def _check(source: Source, days: int) -> None:
 
 
 def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
-    """Date, router id and an empty line, where the display has them."""
+    """Returns date, router id and an empty line, if the display has them."""
     if given.display in WITHOUT_HEADER or given.dot:
         return []
     found = client.query("org.apache.qpid.dispatch.router", ["id"]).rows
@@ -174,7 +177,7 @@ def _render_line(given: argparse.Namespace) -> RenderLine:
 
 
 def _terminal_columns() -> int | None:
-    """Of the terminal we write to; None where it is none, as for scripts."""
+    """Returns the width of the terminal for the output; None if it is no terminal, as for scripts."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 

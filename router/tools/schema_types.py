@@ -1,4 +1,4 @@
-"""The management schema as qdmanage knows it: the attributes of a type and their types."""
+"""The management schema for qdmanage: the attributes of a type and their types."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import schemas
 
 
 def schema_attribute_types(long_type: str) -> Mapping[str, Any] | None:
-    """Attribute name (all that are accepted) -> schema type; None when the schema has no such entity type."""
+    """Returns attribute name (all accepted names) -> schema type; None if the schema has no such entity type."""
     entity_types = schemas.load("management")["entityTypes"]
     found = next((entity for entity in entity_types.values() if entity["fullyQualifiedType"] == long_type), None)
     if found is None:

@@ -1,8 +1,8 @@
-"""A management client's way to the router: a blocking socket, TLS, SASL and the AMQP client session.
+"""The connection of a management client to the router: a blocking socket, TLS, SASL and the AMQP client session.
 
-TLS and SASL are loaded by the connections that have them: they are half of what a command line would wait for.
-Every wait has a deadline. Errors are those of router.management.client, with texts for the person at the terminal.
-Source: docs/spec/management.md section 9.1.
+TLS and SASL are loaded only by connections that use them: loading them is half of a command line's waiting time. Every
+wait has a deadline. Errors are those of router.management.client, with texts for the user. Source:
+docs/spec/management.md section 9.1.
 """
 
 import contextlib
@@ -29,21 +29,21 @@ from router.tools.connection_options import ConnectionOptions
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _READ_BYTES = 64 * 1024
-# A page of 500 rows has some twenty thousand values, ten thousand links in one reply a million and a half. A hostile
-# router's 12 MB of the smallest ones, or of those nested as deep as may be, would be 12 s of work.
+# A page of 500 rows has about twenty thousand values, and ten thousand links in one reply one and a half million.
+# Attack: a hostile router's 12 MB of the smallest values, or of values nested as deep as allowed, would take 12 s.
 MAX_REPLY_VALUES = 1_600_000
-# For all answers of one command line: a router may be slow, but not hold an operator's shell for hours by thousands of
-# pages, each of which comes just in time.
+# The limit for all answers of one command line. A router may be slow, but must not block an operator's shell for hours
+# with thousands of pages, each of which arrives just in time.
 MAX_RUN_S = 600.0
-# One wait of the socket, which takes no infinite time.
+# The maximum of one wait of the socket, which supports no infinite time.
 _MAX_WAIT_S = 3600.0
 _OF_REPLIES = Receiver()
-# For the farewell, which nobody waits for with interest.
+# For the final Close, which is not important.
 _CLOSE_TIMEOUT_S = 1.0
 
 
 def connect(options: ConnectionOptions, address: str = LOCAL_ADDRESS) -> ManagementClient:
-    """A client of the management node at `address` (or at the one in the options' URL), ready for requests.
+    """Returns a client of the management node at `address` (or at the one in the options' URL), ready for requests.
 
     Errors  ConnectionException, Timeout, LinkDetached.
     """
@@ -51,13 +51,15 @@ def connect(options: ConnectionOptions, address: str = LOCAL_ADDRESS) -> Managem
 
 
 class RouterConnection:
-    """One connection to one router, with the links of its session. Not for several threads."""
+    """One connection to one router, with the links of its session. Not thread-safe."""
 
     def __init__(
         self, options: ConnectionOptions, max_run_s: float = math.inf, receiver: Receiver | None = _OF_REPLIES
     ) -> None:
-        """max_run_s  for the connection and all answers together; the options' timeout where that is longer
-        receiver   as of ClientSession
+        """Opens the connection.
+
+        max_run_s  for the connection and all answers together; the options' timeout if that is longer
+        receiver   as in ClientSession
         """
         self._options = options
         self._where = options.where
@@ -83,7 +85,7 @@ class RouterConnection:
             raise
 
     def close(self) -> None:
-        """Say goodbye, without insisting on an answer."""
+        """Closes the connection, and waits only a short time for an answer."""
         self._allow(_CLOSE_TIMEOUT_S)
         with contextlib.suppress(ConnectionException, Timeout, LinkDetached, ProtocolError):
             self._session.close()
@@ -131,7 +133,7 @@ class RouterConnection:
             raise self._tls_failure(error.strerror or "the peer hung up") from None
 
     def _authenticate(self) -> bytes:
-        """Run the SASL exchange; returns the AMQP bytes that followed it, if any."""
+        """Runs the SASL exchange. Returns the AMQP bytes that followed it, if any."""
         from auth.client_scram import Derive, derive
         from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Verify
         from auth.negotiation import Reply as SaslReply
@@ -171,7 +173,7 @@ class RouterConnection:
             effects = negotiation.receive(self._read("the SASL exchange"))
 
     def _binding(self, kind: str) -> bytes | None:
-        """The channel binding of our TLS: of the router's certificate."""
+        """Returns the channel binding of our TLS, which is that of the router's certificate."""
         from auth.certificates import end_point_binding
         from auth.scram import BINDING
 
@@ -188,9 +190,9 @@ class RouterConnection:
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     def _exchange(self, awaited: str) -> None:
-        """Wait once for bytes from the router and let the session take them. Raises the session's failure.
+        """Waits once for bytes from the router and gives them to the session. Raises the session's failure.
 
-        A message that came with the end is taken first: a client that bans itself has its answer.
+        A message that came together with the end is returned first: a client that bans itself gets its answer.
         """
         self._raise_if_ended()
         self._session.receive(self._read(awaited, is_first=not self._session.is_open))
@@ -221,7 +223,7 @@ class RouterConnection:
             raise self._lost(error, is_first=False) from None
 
     def _read(self, awaited: str, *, is_first: bool = False) -> bytes:
-        """Some bytes, at least one. While waiting, keeps the router's idle timeout from firing."""
+        """Returns some bytes, at least one. While it waits, it keeps the router's idle timeout from expiring."""
         while True:
             idle_s = self._session.remote_idle_s
             self._arm(awaited, at_most_s=idle_s / 2 if idle_s else None)
@@ -241,12 +243,12 @@ class RouterConnection:
             return data
 
     def _allow(self, seconds: float) -> None:
-        """Wait for so long from now, as far as all may take so long."""
+        """Sets the deadline to this time from now, or to the deadline of the whole run if that is earlier."""
         self._patience_s = seconds
         self._deadline = min(time.monotonic() + seconds, self._run_deadline)
 
     def _arm(self, awaited: str, *, at_most_s: float | None = None) -> None:
-        """Let the next call on the socket wait until the deadline. Errors: Timeout when that is past."""
+        """Lets the next call on the socket wait until the deadline. Errors: Timeout if the deadline is over."""
         remaining_s = self._deadline - time.monotonic()
         if remaining_s <= 0:
             raise self._timeout(awaited)
@@ -256,7 +258,7 @@ class RouterConnection:
         if isinstance(error, ssl.SSLError):
             return self._tls_fault(error)
         if is_first and self._options.is_tls:
-            # A TLSv1.3 server judges our certificate after the handshake, and the alert may get lost with the socket.
+            # A TLSv1.3 server checks our certificate after the handshake, and its alert may be lost with the socket.
             hint = "" if self._options.certificate_file else "; does it demand a client certificate?"
             return self._tls_failure(f"the router hung up after the TLS handshake{hint}")
         if is_first:
@@ -291,7 +293,7 @@ class SocketTransport(RouterConnection):
 
     @property
     def reply_to(self) -> str:
-        """Where replies come to."""
+        """The address for replies."""
         assert self._session.reply_to is not None  # known since the connection was made
         return self._session.reply_to
 
@@ -314,7 +316,7 @@ class SocketTransport(RouterConnection):
                 while (message := self._session.take_message()) is None:
                     self._exchange(f"{address} to answer {application_properties.get('operation')}{_hint(address)}")
                 reply = decode_message(message, max_values=MAX_REPLY_VALUES)
-                # A late answer to a request that timed out is not the answer to this one.
+                # A late answer to a request that timed out does not belong to this request.
                 if reply.correlation_id == correlation_id:
                     return Reply(
                         application_properties=reply.application_properties,
@@ -340,7 +342,7 @@ def _error_of(ended: Ended, where: str) -> Exception:
 
 
 def _hint(address: str) -> str:
-    """Nobody refuses a request to a router that does not exist: nobody takes it."""
+    """Returns a hint for an address of another router: if that router does not exist, no error comes back."""
     return " (is there a router of this name?)" if address.startswith(("_topo/", "_edge/")) else ""
 
 
@@ -353,7 +355,7 @@ def _tls_hint(reason: str) -> str:
 
 
 def _credential_files(options: ConnectionOptions) -> str:
-    """Names the files to look at, after they could not be used."""
+    """Names the files to check, because they could not be used."""
     given = [name for name in (options.trust_file, options.certificate_file, options.key_file) if name]
     for name in given:
         try:

@@ -1,4 +1,7 @@
-"""Responses: a status, headers and a body, or what gives the body in pieces. Pure. Source: docs/spec/routing.md §2."""
+"""HTTP responses: a status, headers, and a body that is complete or comes in pieces.
+
+Pure. Source: docs/spec/routing.md §2.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +11,8 @@ SERVER: Final = "qpid-dispatch-router"
 
 Headers = tuple[tuple[str, str], ...]
 
-# Attack: a page that embeds ours and has its visitor click in it; a script that somebody has placed among the files or
-# in a name; a file that a browser takes for another type.
+# Attack: a page that embeds ours and makes its visitor click in it; a script that an attacker has put among the files
+# or into a name; a file that a browser treats as another type.
 PROTECTION: Final[Headers] = (
     (
         "content-security-policy",
@@ -21,7 +24,7 @@ PROTECTION: Final[Headers] = (
     ("referrer-policy", "no-referrer"),
     ("cross-origin-resource-policy", "same-origin"),
 )
-# Attack: the first request of a browser, in the clear, is answered by somebody on the way.
+# Attack: an attacker on the network path answers the first, unencrypted request of a browser.
 STRICT_TRANSPORT: Final = ("strict-transport-security", "max-age=31536000")
 
 _REASONS: Final = {
@@ -45,20 +48,22 @@ class Source(Protocol):
     """A body that comes in pieces."""
 
     def read(self, done: Callable[[bytes], None], /) -> None:
-        """Have `done` called later with the next piece; b"" where there is none, though more was announced."""
+        """Calls `done` later with the next piece, or with b"" if there is none although more was announced."""
         ...
 
     def close(self) -> None:
-        """Nothing more is read. Any number of times."""
+        """Stops reading. May be called any number of times."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """headers   besides those that every response has
-    body      the whole of it, where there is no source
+    """One response.
+
+    headers   in addition to those that every response has
+    body      the whole body, if there is no source
     source    gives `size` bytes
-    closes    the connection ends after it
+    closes    True if the connection ends after it
     """
 
     status: int
@@ -81,6 +86,6 @@ Respond = Callable[[Answer], None]
 
 
 def text_answer(status: int, text: str, *headers: tuple[str, str], closes: bool = False) -> Answer:
-    """A line of text."""
+    """Returns a response with one line of text."""
     typed = ("content-type", "text/plain; charset=utf-8")
     return Answer(status=status, headers=(typed, *headers), body=f"{text}\n".encode(), closes=closes)

@@ -1,7 +1,7 @@
-"""The text of /metrics: first the names of the C router, then labelled ones in the conventions of Prometheus.
+"""The text of /metrics: first the names of the C router, then labelled names in the conventions of Prometheus.
 
-What happens is counted here; what is, is read when somebody asks. No label is a peer's choice: vhosts are those of the
-configuration, and of them so many are named. Source: docs/spec/routing.md §2.1; docs/http.md.
+Events are counted here. Current values are read when a client asks. No label is a peer's choice: vhosts are those of
+the configuration, and only a limited number of them is named. Source: docs/spec/routing.md §2.1; docs/http.md.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,16 +11,17 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-# Stops a router with ten thousand vhosts from having as many series of each kind: those beyond are `other`.
+# A router with ten thousand vhosts would have as many series of each kind. Vhosts beyond this number are counted as
+# `other`.
 MAX_VHOSTS: Final = 200
 OTHER: Final = "(other)"
-# Mechanisms that a peer may name are without end.
+# Peers can name any number of mechanisms. Others than these are counted as "other".
 _MECHANISMS: Final = frozenset(
     {"PLAIN", "EXTERNAL", "ANONYMOUS", "XOAUTH2", "OAUTHBEARER", "GSSAPI", "HTTP-BASIC"}
     | {f"SCRAM-SHA-{size}{plus}" for size in (1, 256, 512) for plus in ("", "-PLUS")}
 )
 
-# Name, type and attribute of the router entity, in the C router's order.
+# Name, type and attribute of the router entity, in the order of the C router.
 OF_ROUTER: Final = (
     ("qdr_connections_total", "gauge", "connectionCount"),
     ("qdr_links_total", "gauge", "linkCount"),
@@ -81,17 +82,17 @@ _COUNTERS: Final = (
     ("palisade_audit_lost", "Audit events that could not be written", "auditLost"),
     ("palisade_policy_failures", "Changes of policy that could not be used", "policyFailures"),
 )
-disable_created_metrics()  # type: ignore[no-untyped-call]  # as many series more, which no query of ours asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and no query of ours uses them
 _LAG_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _LOGIN_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Exposition:
-    """The counters, and the text."""
+    """The counters, and the text made from them."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._vhosts: dict[str, None] = {}  # that have a name of their own
+        self._vhosts: dict[str, None] = {}  # vhosts that have their own name
         self._denials = Counter(
             "palisade_denials", "Denials, by vhost, stage and reason", ("vhost", "stage", "reason"), registry=registry
         )
@@ -127,7 +128,10 @@ class Exposition:
         self._disagreements.labels(decision).inc(times)
 
     def logged_in(self, mechanism: str | None, result: str, seconds: float | None) -> None:
-        """seconds  None: no credentials came"""
+        """Counts a login.
+
+        seconds  None: no credentials came
+        """
         known = mechanism if mechanism in _MECHANISMS else "other"
         self._logins.labels(known, result).inc()
         if seconds is not None:
@@ -149,10 +153,10 @@ class Exposition:
     def text(
         self, row: Mapping[str, object], connections: Iterator[tuple[str, int]], about: Mapping[str, str]
     ) -> Iterator[bytes]:
-        """Gives the text in pieces, so that others have their turn in between.
+        """Gives the text in pieces, so that other work can run in between.
 
-        row          the attributes of the router entity, and those that _GAUGES and _COUNTERS name beside
-        connections  vhost → how many connections it has
+        row          the attributes of the router entity, and the additional ones that _GAUGES and _COUNTERS name
+        connections  vhost → its number of connections
         about        the labels of palisade_info
         """
         yield "".join(

@@ -1,8 +1,8 @@
 """HTTP, and after an upgrade WebSocket, as a layer between TLS or the socket and AMQP. Sans-IO, pure.
 
-A connection answers requests one after the other; what comes meanwhile waits under a cap. After the upgrade the layer
-passes the payload of frames up and wraps what comes down; it is `is_established` then.
-Source: docs/spec/routing.md §2.
+A connection answers requests one after the other. Requests that arrive meanwhile wait, up to a limit. After the upgrade
+the layer passes the payload of frames up, and puts data from above into frames. `is_established` is then true. Source:
+docs/spec/routing.md §2.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ WebReason = Literal["http_malformed", "websocket_malformed"]
 class Host(Protocol):
     """The connection that the layer belongs to.
 
-    answer        gives a request its answer by WebLayer.respond, at once or later; or WebLayer.upgrade
+    answer        answers a request by WebLayer.respond, at once or later; or by WebLayer.upgrade
     go_on         writes what the layer has ready, between two reads, and reads on
-    broken        the peer broke the protocol; what it is told is written
-    ended         the connection is over as HTTP or WebSocket ends one
-    dated         the time of day, as of RFC 9110 §5.6.7
+    broken        the peer broke the protocol. The response to it is already written
+    ended         the connection is over, as HTTP or WebSocket ends one
+    dated         the time of day, as in RFC 9110 §5.6.7
     """
 
     def answer(self, request: Request, /) -> None: ...
@@ -40,24 +40,29 @@ class Host(Protocol):
 
 
 class WebLayer:
-    """has_more     as of router.connection.layers.Layer
-    deadline      monotonic seconds: of the head, the next request or the reader of a response; None after the upgrade
-    closes_with   code and text of the Close frame of an end that is no failure of WebSocket's
+    """The HTTP and WebSocket state of one connection.
+
+    has_more     as in router.connection.layers.Layer
+    deadline      monotonic seconds: for the head, the next request or the reading of a response; None after the upgrade
+    closes_with   code and text of the Close frame, if the end is no failure of WebSocket
     """
 
     def __init__(self, host: Host, clock: Callable[[], float], *, is_secure: bool) -> None:
-        """is_secure  it is inside TLS"""
+        """Starts with HTTP.
+
+        is_secure  True if the layer is inside TLS
+        """
         self._host: Host | None = host
         self._clock = clock
         self._protection = (*PROTECTION, STRICT_TRANSPORT) if is_secure else PROTECTION
         self._reader = new_reader()
-        self._head = bytearray()  # what came and is not read
-        self._looked = 0  # of which so much has no end of a head
+        self._head = bytearray()  # bytes that arrived and are not read
+        self._looked = 0  # the first bytes of it, in which no head ends
         self._out: list[bytes] = []
-        self._request: Request | None = None  # that is being answered
-        self._answer: Answer | None = None  # whose body comes in pieces
-        self._left = 0  # bytes of that
-        self._is_reading = False  # a piece of it is under way
+        self._request: Request | None = None  # the request that is being answered
+        self._answer: Answer | None = None  # the answer whose body comes in pieces
+        self._left = 0  # its remaining bytes
+        self._is_reading = False  # a piece of it is being read
         self._count = 0
         self._is_blocked = self._is_over = False
         self._frames: Frames | None = None
@@ -67,21 +72,21 @@ class WebLayer:
 
     @property
     def is_established(self) -> bool:
-        """The peer has a WebSocket."""
+        """True if the peer has a WebSocket."""
         return self._frames is not None
 
     @property
     def is_idle(self) -> bool:
-        """The peer has had an answer to all that it has asked, and asks nothing."""
+        """True if the peer has answers to all its requests, and is sending none."""
         return self._count > 0 and not self._head and self._request is None
 
     @property
     def held_bytes(self) -> int:
-        """What came and is kept."""
+        """The bytes that arrived and are kept."""
         return len(self._head) + (self._frames.held_bytes if self._frames is not None else 0)
 
     def know(self) -> None:
-        """The peer's Open was admitted."""
+        """Notes that the peer's Open was admitted."""
         if self._frames is not None:
             self._frames.is_known = True
 
@@ -108,7 +113,7 @@ class WebLayer:
         return output
 
     def close(self) -> None:
-        """Tell the peer of a WebSocket that nothing more comes."""
+        """Sends the Close of a WebSocket."""
         if self._frames is not None and not self._is_over:
             self._is_over = True
             self._out.append(close_frame(*self.closes_with))
@@ -132,7 +137,7 @@ class WebLayer:
         self._read_on(has_time)
 
     def _read_on(self, has_time: Callable[[], bool]) -> None:
-        """Answer the requests that are whole, as long as there is time and the last has its answer."""
+        """Answers complete requests while there is time and the previous one has its answer."""
         self.has_more = False
         is_first = True
         try:
@@ -176,7 +181,7 @@ class WebLayer:
             self._host.answer(request)
 
     def _refuse(self, error: BadRequest) -> None:
-        """The connection ends: where the next request begins is not known."""
+        """Refuses a bad request and ends the connection, because the begin of the next request is unknown."""
         self._is_over = True
         self._end_body()
         self._respond_blindly(text_answer(error.status, str(error)))
@@ -184,13 +189,13 @@ class WebLayer:
             self._host.broken("http_malformed", str(error))
 
     def time_out(self) -> None:
-        """The deadline is over: the peer did not finish its request."""
+        """Handles that the deadline is over: the peer did not finish its request."""
         if self._head and self._request is None:
             self._respond_blindly(text_answer(408, "the request took too long"))
         self._is_over = True
 
     def _respond_blindly(self, answer: Answer) -> None:
-        """Answer what could not be read, unless another answer is under way."""
+        """Answers a request that could not be read, unless another answer is under way."""
         if self._answer is None and self._frames is None:
             headers = (*self._headers_of(answer), ("connection", "close"))
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
@@ -204,7 +209,7 @@ class WebLayer:
         return (*answer.headers, *length, ("server", SERVER), *date, *self._protection)
 
     def respond(self, answer: Answer) -> None:
-        """Answer the request under way; later answers than the first are none."""
+        """Answers the request under way. Ignores all answers after the first."""
         request = self._request
         if request is None or self._answer is not None or self._is_over:
             if answer.source is not None:
@@ -234,7 +239,7 @@ class WebLayer:
         if answer is None or answer.source is None or self._host is None:
             return
         if not piece or len(piece) > self._left:
-            # The file is not what was announced: the peer sees that the body was cut off.
+            # The file differs from the announced one. The peer sees that the body was cut off.
             self._end_body()
             self._is_over = True
             self._host.ended()
@@ -261,7 +266,7 @@ class WebLayer:
             answer.source.close()
 
     def _conclude(self) -> None:
-        """The request has its whole answer."""
+        """Ends the request, which has its whole answer."""
         self._emit(h11.EndOfMessage())
         self._request = None
         self.deadline = self._clock() + KEEP_ALIVE_S
@@ -273,12 +278,12 @@ class WebLayer:
             self._host.ended()
 
     def go_on(self, has_time: Callable[[], bool]) -> None:
-        """The last answer came after its read: go on with the requests that wait."""
+        """Continues with waiting requests, because the last answer came after its read."""
         if self._frames is None and not self._is_over:
             self._read_on(has_time)
 
     def set_blocked(self, is_blocked: bool) -> None:
-        """The socket's buffer is full, or has room again: then the body goes on."""
+        """Notes that the socket's buffer is full, or has room again. Then the body continues."""
         self._is_blocked = is_blocked
         if not is_blocked and self._request is not None and self._answer is not None:
             self.deadline = self._clock() + STALL_S
@@ -287,7 +292,10 @@ class WebLayer:
     # WebSocket
 
     def upgrade(self, protocol: str, key: str) -> None:
-        """The request under way becomes a WebSocket. key: of the answer"""
+        """Makes a WebSocket of the request under way.
+
+        key  of the answer
+        """
         headers = (
             ("upgrade", "websocket"),
             ("connection", "Upgrade"),

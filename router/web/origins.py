@@ -1,6 +1,6 @@
-"""Which web pages may open a WebSocket here. Pure. Source: RFC 6455 §10.2; docs/http.md.
+"""Decides which web pages may open a WebSocket here. Pure. Source: RFC 6455 §10.2; docs/http.md.
 
-Attack: a page of a stranger opens a connection to the router from within the visitor's network, and with the visitor's
+Attack: a page of an attacker opens a connection to the router from inside the visitor's network, with the visitor's
 client certificate.
 """
 
@@ -12,7 +12,7 @@ _ORIGIN: Final = re.compile(r"(https?)://(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253
 
 
 def read_origins(text: str) -> frozenset[str]:
-    """The origins of a `httpOrigins` text, separated by commas or blanks, in one form. Errors: ValueError."""
+    """Returns the origins of a `httpOrigins` text, in one form. Commas or blanks separate them. Errors: ValueError."""
     return frozenset(_written(each) for each in text.replace(",", " ").split())
 
 
@@ -25,12 +25,12 @@ def _written(text: str) -> str:
 
 
 def is_permitted(origin: str | None, host: str | None, permitted: frozenset[str], *, is_secure: bool) -> bool:
-    """May a page of this origin open a WebSocket?
+    """Returns True if a page of this origin may open a WebSocket.
 
-    origin     of the request; None: it is no browser's
+    origin     of the request; None: the client is no browser
     host       of the request, with its port
-    permitted  besides pages of the same host and port
-    is_secure  the request came through TLS
+    permitted  in addition to pages of the same host and port
+    is_secure  True if the request came through TLS
     """
     if origin is None:
         return True

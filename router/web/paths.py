@@ -1,7 +1,7 @@
 """The names of files in the target of a request, and their types. Pure.
 
-Attack: `..`, written out, percent-encoded or encoded twice, to read what is above the folder; NUL and backslash, which
-other layers read as an end or as a separator.
+Attack: `..`, plain, percent-encoded or encoded twice, to read files above the folder; NUL and backslash, which other
+layers read as an end or as a separator.
 """
 
 import re
@@ -42,10 +42,10 @@ _ENCODED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
 def names_of(target: str) -> tuple[str, ...] | None:
-    """The names of the folders and the file that a path means, below the root; None: it means no file.
+    """Returns the names of the folders and the file that a path means, below the root; None: it means no file.
 
     A path that ends with a slash means the index of the folder. Names that begin with a dot are never served: they are
-    the traces of tools (`.git`, `.env`).
+    files of tools (`.git`, `.env`).
     """
     try:
         path = _ENCODED.sub(lambda found: bytes((int(found[1], 16),)), target.encode()).decode("utf-8")
@@ -62,12 +62,12 @@ def names_of(target: str) -> tuple[str, ...] | None:
 
 
 def type_of(name: str) -> str:
-    """The content type of a file, by what follows the last dot of its name."""
+    """Returns the content type of a file, by the extension of its name."""
     return _TYPES.get(name.rpartition(".")[2].lower(), UNKNOWN_TYPE)
 
 
 def accepts(accepted: tuple[str, ...], coding: str) -> bool:
-    """Does a list of Accept-Encoding name `coding`, and not with a weight of zero?"""
+    """Returns True if a list of Accept-Encoding names `coding` without a weight of zero."""
     for each in accepted:
         name, _, parameters = each.partition(";")
         if name.strip().lower() == coding:

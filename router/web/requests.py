@@ -1,6 +1,7 @@
-"""One HTTP/1.1 request: its header section is read strictly, so that no proxy before the router reads it otherwise.
+"""Reads one HTTP/1.1 request. The header section is read strictly, so that no proxy reads it differently.
 
-h11 parses; what it forgives is refused before it sees it. Pure. Source: RFC 9112; docs/spec/routing.md §2.
+h11 parses. Input that h11 would tolerate is refused before h11 gets it. Pure. Source: RFC 9112; docs/spec/routing.md
+§2.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from router.web.limits import MAX_HEAD_BYTES, MAX_HEADERS
 
 END_OF_HEAD: Final = b"\r\n\r\n"
 _MOST_TARGET_BYTES: Final = 2048
-# Headers that may stand once: where there are two, two readers may each take another.
+# Headers that may appear only once: if there are two, two readers may each use another one.
 _SINGLE: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "origin", "authorization", "upgrade"}
     | {"sec-websocket-key", "sec-websocket-version"}
@@ -21,7 +22,10 @@ _SINGLE: Final = frozenset(
 
 
 class BadRequest(Exception):
-    """The request cannot be answered, and the connection ends. status: of the response"""
+    """The request cannot be answered, and the connection ends.
+
+    status  of the response
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -30,9 +34,11 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """target   the path as it was sent, percent-encoded, without the query
-    headers   by lower-case name; the values of a header that stands more than once are joined by commas
-    is_1_1    HTTP/1.1, not 1.0
+    """One HTTP request.
+
+    target   the path as it was sent, percent-encoded, without the query
+    headers  by lower-case name. The values of a repeated header are joined by commas
+    is_1_1   True for HTTP/1.1, False for 1.0
     """
 
     method: str
@@ -41,7 +47,7 @@ class Request:
     is_1_1: bool
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """The elements of a header that is a list."""
+        """Returns the elements of a header that is a list."""
         return tuple(filter(None, (each.strip(" \t") for each in self.headers.get(name, "").split(","))))
 
     @property
@@ -50,7 +56,10 @@ class Request:
 
 
 def check_head(head: bytes) -> None:
-    """Refuse what h11 would forgive. head: with the empty line at its end. Errors: BadRequest."""
+    """Refuses input that h11 would tolerate. Errors: BadRequest.
+
+    head  including the empty line at its end
+    """
     lines = head.count(b"\r\n")
     if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
         raise BadRequest(400, "a line that does not end with CR LF, or a NUL")
@@ -63,12 +72,12 @@ def check_head(head: bytes) -> None:
 
 
 def new_reader() -> h11.Connection:
-    """The HTTP state of one connection."""
+    """Returns the HTTP state of a new connection."""
     return h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
 
 
 def read_request(reader: h11.Connection, head: bytes) -> Request:
-    """One request from its whole header section. No request of ours has a body. Errors: BadRequest."""
+    """Reads one request from its whole header section. No request here may have a body. Errors: BadRequest."""
     check_head(head)
     try:
         reader.receive_data(head)
@@ -104,7 +113,10 @@ def _request_of(event: h11.Request) -> Request:
 
 
 def _refuse_body(request: Request) -> None:
-    """Attack: a second request in the body of the first, past a proxy that takes its length by another header."""
+    """Refuses a request with a body.
+
+    Attack: a second request in the body of the first, past a proxy that uses another header for its length.
+    """
     if "transfer-encoding" in request.headers:
         raise BadRequest(400, "a Transfer-Encoding: no request has a body here")
     if request.headers.get("content-length", "0").strip("0"):

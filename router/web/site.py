@@ -1,4 +1,4 @@
-"""What an HTTP listener answers to which path. Pure. Source: docs/spec/routing.md §2; docs/http.md."""
+"""Decides the answers of an HTTP listener, by path. Pure. Source: docs/spec/routing.md §2; docs/http.md."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class Files(Protocol):
 
 
 class Pulse(Protocol):
-    """The router, as /healthz and /metrics see it.
+    """The router, as /healthz and /metrics use it.
 
-    is_well        does the core do its work?
-    with_metrics   has `done` called, at once or later, with the text of all metrics
+    is_well        returns True if the core does its work
+    with_metrics   calls `done`, at once or later, with the text of all metrics
     """
 
     def is_well(self) -> bool: ...
@@ -50,8 +50,8 @@ class Pulse(Protocol):
 class Site:
     """The settings of one HTTP listener, and what it serves.
 
-    files    of httpRootDir or of the console; None: there are neither
-    origins  of web pages that may open a WebSocket, besides those of the same host and port
+    files    of httpRootDir or of the console; None: there is neither
+    origins  of web pages that may open a WebSocket, in addition to those of the same host and port
     """
 
     pulse: Pulse
@@ -59,15 +59,15 @@ class Site:
     has_websockets: bool = True
     has_healthz: bool = True
     has_metrics: bool = True
-    is_metrics_guarded: bool = False  # whoever reads them logs in
+    is_metrics_guarded: bool = False  # a login is needed to read them
     origins: frozenset[str] = frozenset()
 
     def is_guarded(self, request: Request) -> bool:
-        """Is a login wanted before `answer`?"""
+        """Returns True if a login is needed before `answer`."""
         return self.has_metrics and self.is_metrics_guarded and request.target == "/metrics"
 
     def answer(self, request: Request, respond: Respond) -> None:
-        """Answer a request that wants no upgrade."""
+        """Answers a request that wants no upgrade."""
         target = request.target
         if target == "/healthz" and self.has_healthz:
             respond(self._health())
@@ -88,9 +88,9 @@ class Site:
         return Answer(status=200, headers=headers, body=b"OK\n")
 
     def may_upgrade(self, request: Request, *, is_secure: bool) -> "Upgrade | Answer":
-        """The answer to a request for a WebSocket.
+        """Returns the answer to a request for a WebSocket.
 
-        is_secure  the request came through TLS
+        is_secure  True if the request came through TLS
         """
         headers = request.headers
         is_asked = "websocket" in (each.lower() for each in request.listed("upgrade"))
@@ -113,7 +113,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """protocol  the sub-protocol, of those that the client offers
+    """The acceptance of a request for a WebSocket.
+
+    protocol  the sub-protocol, one that the client offers
     key       of the answer
     """
 

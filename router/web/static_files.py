@@ -1,4 +1,4 @@
-"""Reads files below one folder, and nothing else. Blocking: the caller has a thread for it.
+"""Reads files below one folder, and nothing else. Blocking: the caller needs a thread for it.
 
 Source: docs/spec/routing.md §2.
 """
@@ -11,10 +11,10 @@ from typing import Final
 
 from router.web.paths import accepts, type_of
 
-# Not followed at any name: whoever can place a link in the folder could have any file of the router read. Without
-# waiting: a FIFO would hold the thread for ever.
+# Follows no link: a user who can put a link into the folder could have any file of the router read. Does not wait: a
+# FIFO would block the thread forever.
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-# Codings that browsers take, the best first, with what the name of a precompressed file ends with.
+# Codings that browsers accept, the best first, with the extension of a precompressed file.
 _CODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
 
 
@@ -22,7 +22,7 @@ _CODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
 class OpenFile:
     """A regular file, open for reading.
 
-    file    closes itself when nobody has it any more: its taker may have given up waiting for it
+    file    closes itself when it has no reference left: the code that asked for it may have given up
     etag    changes with the file
     coding  of a precompressed file; None: it is the file itself
     """
@@ -34,7 +34,7 @@ class OpenFile:
     coding: str | None
 
     def read(self, at: int, size: int) -> bytes:
-        """b"" at the end, or when the file cannot be read."""
+        """Returns the bytes, or b"" at the end or if the file cannot be read."""
         try:
             return os.pread(self.file.fileno(), size, at)
         except OSError:
@@ -45,10 +45,10 @@ class OpenFile:
 
 
 def open_below(root: str, names: tuple[str, ...], accepted: tuple[str, ...]) -> OpenFile | None:
-    """Open a file, or what it is precompressed as; None: there is none that may be served.
+    """Opens a file, or a precompressed form of it; None: there is none that may be served.
 
-    root      the folder as configured. It may be a link, and have links in it that stay inside it
-    names     of folders and the file, as of `paths.names_of`
+    root      the folder as configured. It may be a link, and contain links that stay inside it
+    names     of folders and the file, as returned by `paths.names_of`
     accepted  the elements of Accept-Encoding
     """
     try:
@@ -67,7 +67,7 @@ def open_below(root: str, names: tuple[str, ...], accepted: tuple[str, ...]) -> 
 
 
 def _open(root: str, names: list[str], suffix: str) -> tuple[int, os.stat_result] | None:
-    """Open folder by folder, without a link: what has been put in its place since it was looked at is not followed."""
+    """Opens folder by folder, without following links: a link may have replaced a folder since the check."""
     folder = -1
     try:
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

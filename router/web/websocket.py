@@ -1,8 +1,8 @@
 """The frames of a WebSocket, server side: the handshake's answer, bytes in, bytes out. Pure.
 
-wsproto judges every frame but the plain one: a whole, masked, final binary frame, which nearly all are, is read here in
-a fraction of the time. AMQP is a stream to this layer: frames need not be AMQP's.
-Sources: RFC 6455; AMQP WebSocket Binding 1.0 §2; docs/spec/routing.md §2.
+wsproto checks all frames except plain ones. A plain frame is a whole, masked, final binary frame. Nearly all frames are
+plain, and are read here in a fraction of the time. AMQP is a stream to this layer: its frames need not be the WebSocket
+frames. Sources: RFC 6455; AMQP WebSocket Binding 1.0 §2; docs/spec/routing.md §2.
 """
 
 import binascii
@@ -27,13 +27,16 @@ VERSION: Final = "13"
 PROTOCOLS: Final = ("amqp", "binary")
 _PLAIN: Final = 0x82  # final, binary, no reserved bit
 _MASKED: Final = 0x80
-_SHORT, _LONG = 126, 127  # lengths that announce two or eight bytes of length
+_SHORT, _LONG = 126, 127  # these lengths announce that the length follows in two or eight bytes
 _KEY_BYTES: Final = 16
 _MOST_REASON_BYTES: Final = 123
 
 
 class Broken(Exception):
-    """The peer has broken the protocol. code: of the Close frame"""
+    """The peer has broken the protocol.
+
+    code  of the Close frame
+    """
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -41,7 +44,7 @@ class Broken(Exception):
 
 
 def accept_key(key: str) -> str | None:
-    """The answer to a Sec-WebSocket-Key; None: it is none."""
+    """Returns the answer to a Sec-WebSocket-Key, or None if it is no valid key."""
     try:
         is_key = len(b64decode(key.encode("ascii"), validate=True)) == _KEY_BYTES
     except (binascii.Error, UnicodeEncodeError):
@@ -50,7 +53,7 @@ def accept_key(key: str) -> str | None:
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """One final frame of the server, which is not masked."""
+    """Returns one final frame of the server, which is not masked."""
     size = len(payload)
     if size < _SHORT:
         return bytes((0x80 | opcode, size)) + payload
@@ -69,12 +72,12 @@ def close_frame(code: int, why: str = "") -> bytes:
 
 
 class Frames:
-    """What the peer sends.
+    """The frames that the peer sends.
 
-    has_more    some of what came waits for the connection's next turn
+    has_more    True if some bytes wait for the connection's next turn
     output      frames for the peer: answers to Pings, the answer to a Close
-    is_closed   the peer has sent its Close
-    is_known    the peer's Open was admitted: from then on it may send large frames
+    is_closed   True if the peer has sent its Close
+    is_known    True if the peer's Open was admitted. From then on it may send large frames
     """
 
     __slots__ = (
@@ -83,7 +86,10 @@ class Frames:
     )
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """clock  monotonic seconds"""
+        """Starts before the first frame.
+
+        clock  monotonic seconds
+        """
         self._clock = clock
         self._decoder = FrameDecoder(client=False)
         self._message = MessageDecoder()
@@ -100,9 +106,9 @@ class Frames:
         return len(self._waiting) + len(self._decoder.buffer)
 
     def receive(self, data: bytes, begin_turn: BeginTurn) -> bytes:
-        """Take bytes, none where some wait. Returns the payload of data frames. Errors: Broken. Hot.
+        """Takes bytes, and waiting ones first. Returns the payload of data frames. Errors: Broken. Hot.
 
-        begin_turn  as of Work; called when there are more frames than FRAMES_AT_ONCE
+        begin_turn  as in Work; called if there are more frames than FRAMES_AT_ONCE
         """
         if self.is_closed:
             return b""
@@ -117,7 +123,7 @@ class Frames:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _read_plain(self, data: bytes, found: list[bytes], begin_turn: BeginTurn) -> int:
-        """Read plain frames, as far as each is whole. Returns where another kind of frame, or a part of one, begins."""
+        """Reads plain frames while they are complete. Returns the offset of the first other or incomplete frame."""
         at, end, count, has_time = 0, len(data), 0, None
         while at + 6 < end and data[at] == _PLAIN and data[at + 1] > _MASKED:
             size, start = data[at + 1] - _MASKED, at + 2
@@ -144,7 +150,7 @@ class Frames:
         return at
 
     def _parse(self, found: list[bytes], begin_turn: BeginTurn) -> None:
-        """Read frames of any kind, by wsproto."""
+        """Reads frames of any kind with wsproto."""
         decoder, count, has_time = self._decoder, 0, None
         try:
             while not self.is_closed:

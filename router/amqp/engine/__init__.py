@@ -1,4 +1,4 @@
-"""The AMQP engine. A package: `library` alone imports proton, `connection` is the engine of one connection."""
+"""The AMQP engine. Only `library` imports proton; `connection` is the engine of one connection."""
 
 from router.amqp.engine.connection import Engine, Owner, limit_slices
 from router.amqp.engine.intake import Intake

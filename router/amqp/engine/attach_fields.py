@@ -1,7 +1,7 @@
-"""Puts the capabilities of links into our Attaches as they are written: proton has no call for them.
+"""Adds the capabilities of links to our Attaches as they are written, because proton has no call for that.
 
-They are those of another peer's Attach, on a link that goes on from there; as the guard has read them. Pure.
-Source: AMQP 1.0 §2.7.3.
+They are the capabilities of another peer's Attach, as the guard read them, on a link that continues that peer's link.
+Pure. Source: AMQP 1.0 §2.7.3.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _NAME, _ROLE, _OFFERED, _DESIRED = 0, 2, 11, 12
 
 
 class Capabilities(NamedTuple):
-    """Of a link, each encoded; null where there are none."""
+    """The capabilities of a link, each encoded; null if there are none."""
 
     offered: bytes = _NULL
     desired: bytes = _NULL
@@ -34,13 +34,16 @@ NO_CAPABILITIES: Final = Capabilities()
 
 
 class AttachWriter:
-    """Writes what an engine writes. Usage: `expect`, then call it with all bytes until it has called `on_done`.
+    """Writes the output of an engine. Usage: `expect`, then call it with all bytes until it has called `on_done`.
 
-    A frame that comes in pieces and may be one that is expected waits until it is whole.
+    A frame that arrives in pieces, and may be an expected Attach, waits until it is complete.
     """
 
     def __init__(self, write: Callable[[bytes], None], left: int, on_done: Callable[[], None]) -> None:
-        """left  bytes, of the first that come, that belong to a frame begun before"""
+        """Starts in the middle of the output.
+
+        left  the number of the first bytes that belong to a frame begun earlier
+        """
         self.write = write
         self._on_done = on_done
         self._left = left
@@ -48,11 +51,11 @@ class AttachWriter:
         self._expected: dict[tuple[bytes, bool], Capabilities] = {}
 
     def expect(self, name: bytes, capabilities: Capabilities, *, is_receiver: bool) -> None:
-        """The next Attach of a link of that name and role is to have these."""
+        """Adds these capabilities to the next Attach of a link with that name and role."""
         self._expected[name, is_receiver] = capabilities
 
     def forget(self, name: bytes, *, is_receiver: bool) -> None:
-        """The link is gone. Attack: links whose sessions end before they are answered."""
+        """Removes a link that is gone. Attack: links whose sessions end before they are answered."""
         self._expected.pop((name, is_receiver), None)
 
     def __call__(self, data: bytes) -> None:
@@ -88,7 +91,7 @@ class AttachWriter:
 
 
 def _fields(attach: bytes) -> list[bytes]:
-    """The encoded fields of a frame of our engine's."""
+    """Returns the encoded fields of an Attach that our engine wrote."""
     at = _HEADER_BYTES + len(_ATTACH)
     at += {_LIST8: 3, _LIST32: 9}[attach[at]]
     fields = []

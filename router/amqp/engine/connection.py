@@ -1,10 +1,10 @@
-"""One AMQP connection's protocol engine.
+"""The protocol engine of one AMQP connection.
 
-Bytes reach this engine only after the peer sent an exact AMQP header, so the TLS and
-SASL detection of a bare proton transport never runs; `transport.user` is never read.
+Bytes reach this engine only after the peer has sent an exact AMQP header. So the TLS and SASL detection of a bare
+proton transport never runs, and `transport.user` is never read.
 
-Control (open, begin, attach, detach, end, close) goes to an `Owner` by method calls with plain values. Messages do not:
-the link objects below call what the core put into their slots when the link was admitted.
+Control frames (open, begin, attach, detach, end, close) go to an `Owner` by method calls with plain values. Messages do
+not: the link objects call the functions that the core stored in their slots when it admitted the link.
 
 Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 """
@@ -51,38 +51,39 @@ from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import RemoteOpen, Violation
 from router.values import Array, Condition
 
-# Bytes that may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
-# endless credit but no session window from filling our memory.
+# If this number of bytes waits in the engine for one session, its links get nothing more (routing §10.1). Attack: a
+# receiver that grants endless credit but no session window would fill our memory.
 CONGESTED_BYTES: Final = 512 * 1024
 RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
-# Stops a peer that attaches what it may not, never answers our Detach, and attaches again: each link would stay.
-# Likewise those that it attaches on a session which we have ended and it has not.
+# Attack: a peer attaches links that policy refuses, never answers our Detach, and attaches again: each link would stay.
+# The limit also counts links on a session that we have ended and the peer has not.
 MAX_UNANSWERED_DETACHES: Final = 1000
-# Links that end with their session in one go; where there are more, they end in the connection's turns.
+# If a session has at most this number of links, they all end at once. Otherwise they end during the connection's turns.
 _ENDS_AT_ONCE: Final = 64
-# Stops ten thousand drains behind a closed window, which each flush would look at, and answer in one go.
+# Attack: ten thousand drains while the window is closed. Each flush would look at all of them, and answer them all at
+# once.
 _MAX_DRAINS: Final = 64
-# What the properties and capabilities of an Open take: as bytes, copied once, and as values of ours.
+# The memory that the properties and capabilities of an Open take: as bytes, which are copied once, and as our values.
 _COPIES_OF_OPEN: Final = 2
 OPEN_VALUE_BYTES: Final = 160
-# Sessions looked at per flush: one connection's many sessions must not cost every pass.
+# The number of sessions checked in each flush, so that a connection with many sessions does not slow down every pass.
 _WATCHED_PER_FLUSH: Final = 8
 
 # Hot path: one global name per C function, looked up once.
 _push, _peek, _pop = lib.pn_transport_push, lib.pn_collector_peek, lib.pn_collector_pop
 _step, _first_event, _next_event, _pull = STEPS.step, STEPS.first_event, STEPS.next_event, STEPS.pull
 
-# proton says so once when it could not make a frame. It then writes nothing any more and takes all that comes.
+# proton logs this once if it could not make a frame. After that it writes nothing, and accepts all incoming bytes.
 _FALLEN_SILENT: Final = "ERROR: process error"
-_silent: set[Pointer] = set()  # transports that have; empty but for a moment
+_silent: set[Pointer] = set()  # transports that have logged it; usually empty
 _traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> the tracer of its frames
 
 
 @cache
 def _tracer() -> Pointer:
-    """The one C function that proton calls for every frame of a traced transport, and for its own warnings.
+    """Returns the C function that proton calls for every frame of a traced transport, and for its own warnings.
 
-    It is one that the binding declares, so that no executable memory has to be made at run time.
+    The function is one that the binding declares, so no executable memory has to be made at run time.
     """
 
     @ffi.def_extern(name="pn_pytracer")  # type: ignore[untyped-decorator]
@@ -98,7 +99,7 @@ def _tracer() -> Pointer:
 
 
 def limit_slices(seconds: float) -> None:
-    """From now on the events of one read, of every engine, may take so long in one go; 0: without end."""
+    """Sets how long the events of one read may take without a pause, for every engine. 0 means no limit."""
     STEPS.set_slice(int(seconds * 1e9))
 
 
@@ -107,7 +108,7 @@ def _nothing() -> None:
 
 
 def _next_in_time(has_time: Callable[[], bool], events: Pointer) -> int:
-    """As _next_event, for as long as there is time."""
+    """Does the same as `_next_event`, but stops when there is no time left."""
     if has_time():
         return _next_event(events)
     _pop(events)
@@ -117,7 +118,7 @@ def _next_in_time(has_time: Callable[[], bool], events: Pointer) -> int:
 
 
 def _begun_channel(output: memoryview) -> int | None:
-    """The channel of a Begin of our own in `output`, which begins with a whole frame; None: there is none."""
+    """Returns the channel of our own Begin in `output`, which starts with a whole frame; None if there is no Begin."""
     at = 0
     while at < len(output):
         end = at + int.from_bytes(output[at : at + 4], "big")
@@ -131,10 +132,10 @@ def _begun_channel(output: memoryview) -> int | None:
 
 
 class Owner(SessionOwner, LinkOwner, Protocol):
-    """The connection that an engine belongs to, and the owner of the sessions and links that its peer began.
+    """The connection that an engine belongs to. It also owns the sessions and links that the peer began.
 
-    on_* are called while frames are being read, and must not call `Engine.receive`; the rest is for the holders of
-    the engine.
+    The engine calls the on_* methods while it reads frames, and they must not call `Engine.receive`. Holders of the
+    engine use the other methods.
     """
 
     def on_open(self, remote: RemoteOpen) -> None: ...
@@ -147,7 +148,10 @@ class Owner(SessionOwner, LinkOwner, Protocol):
 
 
 class _Nobody(Owner):
-    """The owner of a released engine: hears of nothing. A last timer or grant may still fail and say so (`crash`)."""
+    """The owner of a released engine: ignores all calls.
+
+    A last timer or grant may still fail and report that (`crash`).
+    """
 
     def on_end(self, session: "Session") -> None: ...
     def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None: ...
@@ -164,13 +168,13 @@ _NOBODY: Final = _Nobody()
 
 
 class Touched(Protocol):
-    """The engines to flush at the end of this pass."""
+    """The set of engines to flush at the end of this pass."""
 
     def add(self, engine: "Engine", /) -> None: ...
 
 
 class Engine:
-    """One connection's AMQP engine. Owns the proton objects; `free` releases them."""
+    """The AMQP engine of one connection. It owns the proton objects, and `free` releases them."""
 
     __slots__ = (
         "_scan_read",
@@ -217,26 +221,31 @@ class Engine:
         idle_timeout_ms: int,
         is_server: bool = True,
     ) -> None:
-        """touched  this engine joins whenever bytes came."""
+        """Sets up the proton objects.
+
+        touched  the engine adds itself to this set when bytes arrive
+        """
         self.owner = owner
         self.write = write
-        self.left = 8  # bytes before the next frame in what comes to be written: at first AMQP's header
+        self.left = 8  # bytes to write before the next frame begins: at first AMQP's header
         self.touched = touched
-        self.is_freed = False  # nothing is written any more: the connection's objects are released, or about to be
+        self.is_freed = False  # nothing more is written: the proton objects are released, or will be soon
         self.is_released = False
-        self.unanswered = 0  # links that we closed or ignore, and the peer has not detached
-        self.is_deaf = False  # the connection is over: what the peer still says is not listened to
+        self.unanswered = 0  # links that we closed or ignore, and that the peer has not detached
+        self.is_deaf = False  # the connection is over: everything that the peer still sends is ignored
         self.is_late = False  # events, or `ending`, wait for the connection's next turn, `catch_up`
-        self.ending: Iterator[None] | None = None  # the links of a session that has ended
+        self.ending: Iterator[None] | None = None  # releases the links of a session that has ended
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
-        # States with details were given or told: what proton keeps of settled deliveries is released with each flush.
+        # A peer or the router gave states with details. The next flush releases the memory that proton keeps for
+        # settled deliveries.
         self.has_details = False
         self.transport, self.connection, self.collector = lib.pn_transport(), lib.pn_connection(), lib.pn_collector()
         if not (self.transport and self.connection and self.collector):
             raise MemoryError
         if is_server:
             lib.pn_transport_set_server(self.transport)
-        # Without a tracer proton writes its warnings about a peer's frames to our stderr, past every log setting.
+        # Without a tracer proton writes its warnings about a peer's frames to our stderr, and no log setting applies to
+        # them.
         lib.pn_transport_set_tracer(self.transport, _tracer())
         lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
         lib.pn_transport_set_channel_max(self.transport, channel_max)
@@ -245,28 +254,29 @@ class Engine:
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
-        # The links whose deliveries lead to anything. The kind of event says which kind of wire it is.
+        # The links whose deliveries have an effect. The kind of an event shows whether its wire is incoming or
+        # outgoing.
         self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
         self.ended = EndedSessions()
         self.account: Account = Unlimited()
-        self.opened = 0  # bytes that the account is charged for what the peer's Open says
-        # Sessions on which the router sends, and those from which it has not taken everything.
+        self.opened = 0  # bytes that the account pays for the contents of the peer's Open
+        # Sessions on which the router sends, and sessions from which it has not yet taken everything.
         self.watched: deque[Session] = deque()
         self.watched_per_flush = _WATCHED_PER_FLUSH
-        self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
+        self.on_behind: Callable[[], None] = _nothing  # called if frames wait: see has_more and waits_for_room
         guard = Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
         self.intake = Intake(self, guard)
         self._scan_read = guard.tables.scan_read
-        self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
-        self.released: list[Pointer] = []  # links that are freed and have not gone
-        self.drains: dict[OutgoingWire, None] = {}  # links whose receivers await that they are said to have no credit
-        self.begins: list[tuple[Session, int]] = []  # few sessions to be begun, with their incoming capacity
+        self.afterwards: list[Callable[[], None]] = []  # functions to call after all events are handled
+        self.released: list[Pointer] = []  # links that are freed, but that proton has not yet destroyed
+        self.drains: dict[OutgoingWire, None] = {}  # links whose receivers wait for the message that no credit is left
+        self.begins: list[tuple[Session, int]] = []  # sessions to begin, usually few, with their incoming capacity
 
     # Bytes
 
     def receive(self, data: bytes) -> None:
-        """Take plaintext bytes and act on every frame in them, or on as many as this turn has time for."""
+        """Takes plaintext bytes and acts on every frame in them, or on as many as this turn has time for."""
         size = len(data)
         if size <= READ_BYTES:
             begin = self.intake.lay()
@@ -277,7 +287,7 @@ class Engine:
             self.intake.take(data, 0, size)
 
     def receive_read(self, size: int) -> None:
-        """Take `size` bytes of READ_BUFFER, from where the intake laid the beginning of a frame. Hot."""
+        """Takes `size` bytes of READ_BUFFER, from the place where the intake put the beginning of a frame. Hot."""
         self.touched.add(self)
         intake, stop = self.intake, 0
         if intake.laid:
@@ -285,7 +295,7 @@ class Engine:
         if intake.rest is None and (stop := self._scan_read(size, MAX_SPAN)) > 0:
             transport = self.transport
             at = _push(transport, READ_C, stop)
-            # It takes some 16 KiB at once; less than nothing is an error, which it tells by an event.
+            # proton takes about 16 KiB at once. A negative number is an error, which proton also reports by an event.
             while 0 < at < stop:
                 taken = _push(transport, READ_C + at, stop - at)
                 at = at + taken if taken > 0 else 0
@@ -295,25 +305,25 @@ class Engine:
 
     @property
     def has_more(self) -> bool:
-        """Do frames wait for this connection's next turn?"""
+        """True if frames wait for this connection's next turn."""
         return self.intake.is_waiting and not self.waits_for_room
 
     @property
     def waits_for_room(self) -> bool:
-        """Do frames wait until the peer has read our answers to earlier ones?"""
+        """True if frames wait until the peer has read our answers to earlier frames."""
         return self.intake.waits_for_room and self.is_blocked
 
     def resume(self) -> None:
-        """Another turn for the frames that wait."""
+        """Gives the waiting frames another turn."""
         self.touched.add(self)
         self.intake.go_on()
 
     def touch(self) -> None:
-        """There is something to write at the end of this pass."""
+        """Makes sure that the engine is flushed at the end of this pass."""
         self.touched.add(self)
 
     def flush(self) -> None:
-        """Write every byte the engine has ready."""
+        """Writes every byte that the engine has ready."""
         if self.is_blocked or self.is_freed:
             return
         transport, write = self.transport, self.write
@@ -337,7 +347,7 @@ class Engine:
             self.ended.look()
 
     def write_early(self) -> None:
-        """Write what is ready in the midst of a pass; `flush` follows at its end."""
+        """Writes the bytes that are ready during a pass; `flush` follows at the end of the pass."""
         if not self.is_blocked and not self.is_freed:
             size = _pull(self.transport, self.left)
             self.left = _step.left
@@ -347,21 +357,22 @@ class Engine:
                 self._shed_details()
 
     def _shed_details(self) -> None:
-        """Release what proton keeps of settled deliveries, before it uses them for others.
+        """Releases the memory that proton keeps for settled deliveries, before proton uses it for other deliveries.
 
-        Attack: outcomes with long errors, settled; each message that followed was given a delivery that held one.
+        Attack: outcomes with long errors, settled. Each following message was given a delivery object that held such an
+        error.
         """
         for _ in pool.releasing(self.connection):
             pass
 
     def _pulled(self) -> memoryview:
-        """As many bytes as the engine has ready at once, to be written."""
+        """Returns the bytes that the engine has ready, as many as it gives at once, to be written."""
         size = _pull(self.transport, self.left)
         self.left = _step.left
         return OUTPUT_VIEW[: max(size, 0)]
 
     def catch_up(self, has_time: Callable[[], bool]) -> None:
-        """Act on the events that wait, as far as there is time."""
+        """Acts on the events that wait, as long as there is time."""
         if self.ending is not None:
             for _ in self.ending:
                 if not has_time():
@@ -371,7 +382,7 @@ class Engine:
         self.drain(has_time)
 
     def set_blocked(self, is_blocked: bool) -> None:
-        """The socket's buffer is full, or has room again."""
+        """Notes that the socket's buffer is full, or has room again."""
         self.is_blocked = is_blocked
         if not is_blocked:
             self.touched.add(self)
@@ -393,20 +404,20 @@ class Engine:
                 session.is_congested = True
                 self._tell_senders(session)
             elif session.is_congested and (backlog <= RELIEVED_BYTES or session.find_lost()):
-                self._relieve(session)  # what waited went with its link, of which no Flow tells
+                self._relieve(session)  # the waiting data belonged to links that are gone, so no Flow reports it
 
     def _relieve(self, session: Session) -> None:
         session.is_congested = False
         self._tell_senders(session)
 
     def _tell_senders(self, session: Session) -> None:
-        """The session's congestion has begun or ended."""
+        """Tells the sending links that the session's congestion has begun or ended."""
         for link in list(session.wires.values()):
             if isinstance(link, OutgoingWire) and link.on_credit is not None:
                 link.on_credit()
 
     def tick(self, now_ms: int) -> int:
-        """Run the idle timers. Returns the next time (ms) at which to call again, 0 for never."""
+        """Runs the idle timers. Returns the time (ms) at which to call again, 0 for never."""
         deadline = int(lib.pn_transport_tick(self.transport, now_ms))
         self.drain()
         return deadline
@@ -414,13 +425,13 @@ class Engine:
     # Events
 
     def drain(self, has_time: Callable[[], bool] | None = None) -> None:
-        """Hand every event to the object it concerns. Hot for deliveries and credit, cold for the rest.
+        """Gives every event to the object that it concerns. Hot for deliveries and credit, cold for the rest.
 
-        Attack: one frame may settle a hundred thousand deliveries, or be a message for ten thousand receivers. Where
-        the time runs out the rest waits, and this does nothing until `catch_up`: see is_late.
-        An exception of a handler passes through; its event and those behind it do not come again.
+        Attack: one frame may settle a hundred thousand deliveries, or be a message for ten thousand receivers. If the
+        time runs out, the remaining events wait, and this does nothing until `catch_up`: see is_late. If a handler
+        raises an exception, that event and all later ones are discarded.
 
-        has_time  of the connection's turn; None: as much as the events of one read may have
+        has_time  tells whether the connection's turn has time left; None: the time for the events of one read
         """
         events, heard, step, next_event = self.collector, self.heard, _step, _next_event
         if self.is_deaf:
@@ -458,14 +469,14 @@ class Engine:
             afterwards.pop()()
 
     def _discard_events(self) -> None:
-        """Release what has happened without a look at it: its links and deliveries may be gone."""
+        """Discards the waiting events without reading them: their links and deliveries may be gone."""
         self.is_late = False
         events = self.collector
         while _peek(events):
             _pop(events)
 
     def stop_listening(self) -> None:
-        """The connection is over: nothing the peer has said or will say leads to anything any more."""
+        """Ends the connection for the engine: everything that the peer has sent or will send is ignored."""
         self.is_deaf = True
         self.heard.clear()
         self.watched.clear()
@@ -475,18 +486,18 @@ class Engine:
         self.intake.end()
 
     def answer_drain(self, wire: OutgoingWire) -> None:
-        """Say that a link has no credit left, with the next flush behind its last message. One answer under way each.
+        """Tells the receiver with the next flush, after the link's last message, that it has no credit left.
 
-        Where too many wait, it is for the link's next event to ask again.
+        Each link has at most one answer waiting. If too many links wait, the link must ask again at its next event.
         """
         if len(self.drains) < _MAX_DRAINS:
             self.drains[wire] = None
             self.touched.add(self)
 
     def _answer_drains(self) -> None:
-        """Answer drains of links without credit, of which proton says nothing; a receiver may wait for it all the same.
+        """Answers drains of links without credit. proton does not answer these, but a receiver may wait for the answer.
 
-        Windows and ids of the session are told by a Flow of proton's own, which ours takes the place of.
+        proton's own Flow carries the session's windows and ids. Our Flow replaces it.
         """
         if self.is_blocked:
             return
@@ -496,7 +507,7 @@ class Engine:
             if self.links.get(link) is not wire or wire.core is None or limit is None or place is None:
                 continue
             if self.is_blocked or lib.pn_link_queued(link):
-                self.drains[wire] = None  # not before its messages have left
+                self.drains[wire] = None  # only after the link's messages have left
                 continue
             credit = lib.pn_link_credit(link)
             wire.drain_limit = None
@@ -526,14 +537,14 @@ class Engine:
 
     @property
     def _acting(self) -> Performative:
-        """The frame that an event is about: one is acted on before the next is looked at."""
+        """The frame that the current event is about: the engine acts on one frame before it looks at the next."""
         acting = self.intake.guard.acting
         assert acting is not None
         return acting
 
     @property
     def details_bytes(self) -> int:
-        """The memory that the state takes which the peer has just given, for each delivery, beside its record."""
+        """The memory for the state that the peer has just given, for each delivery, without the delivery's record."""
         return self.intake.guard.details
 
     def _on_open(self, _event: Pointer) -> None:
@@ -567,7 +578,7 @@ class Engine:
             return
         if len(session.wires) > _ENDS_AT_ONCE:
             session.is_ended = True
-            self.sessions[pointer] = session  # until the last of its links has gone
+            self.sessions[pointer] = session  # until the last of its links is gone
             lib.pn_session_close(pointer)
             session.owner.on_end(session)
             self.ending, self.is_late = self._end_links(session), True
@@ -582,10 +593,10 @@ class Engine:
         self.ended.free(session)
 
     def _end_links(self, session: Session) -> Iterator[None]:
-        """Release the links of a session that the peer has ended, one by one, then the session.
+        """Releases the links of a session that the peer has ended, one by one, and then the session.
 
-        Our End leaves before the first, with the flush at the end of this turn: proton then lets go of each at once.
-        Where the connection ends meanwhile, `freeing` does the rest.
+        Our End leaves with the flush at the end of this turn, before the first link is released. So proton frees each
+        link at once. If the connection ends meanwhile, `freeing` does the rest.
         """
         for wire in session.living():
             if self.is_deaf:
@@ -628,7 +639,7 @@ class Engine:
             self.owner.on_attach(wire)
 
     def _take_rest(self, wire: IncomingWire | OutgoingWire) -> None:
-        """Take of the Attach what proton does not, or would make nodes of: see read_attach."""
+        """Takes the parts of the Attach that proton ignores or would store as nodes: see read_attach."""
         attach = self._acting
         wire.read_attach(attach)
         wire.has_source, wire.has_target = "source" in attach.fields, "target" in attach.fields
@@ -636,18 +647,18 @@ class Engine:
             wire.keep_capabilities(capabilities)
 
     def write_capabilities(self, wire: IncomingWire | OutgoingWire, capabilities: Capabilities) -> None:
-        """Our Attach of the link, which is written next, is to have them."""
+        """Adds capabilities to our Attach of the link, which is the next one to be written."""
         if not isinstance(self.write, AttachWriter):
             self.write = AttachWriter(self.write, self.left, self._write_plainly)
         self.write.expect(wire.name.encode(), capabilities, is_receiver=isinstance(wire, IncomingWire))
 
     def _write_plainly(self) -> None:
-        """No Attach is to have more than proton writes."""
+        """Writes without an AttachWriter again: no waiting Attach needs additional capabilities."""
         if isinstance(self.write, AttachWriter):
             self.write = self.write.write
 
     def _attach_alone(self, wire: OutgoingWire) -> None:
-        """Tell the owner; it may attach at once."""
+        """Tells the owner about the Attach. The owner may attach at once."""
 
         def tell() -> None:
             self.owner.on_attach(wire)
@@ -656,9 +667,9 @@ class Engine:
         self.attach_alone(wire, tell)
 
     def attach_alone(self, wire: OutgoingWire, attach: Callable[[], None]) -> None:
-        """Have our Attach written by itself, behind all that was said before: `_answer_drains` needs its place."""
+        """Writes our Attach alone, after everything that was sent before it: `_answer_drains` needs its place."""
         if self.is_deaf:
-            attach()  # to a connection that has gone since the peer asked
+            attach()  # the connection is over since the peer asked
             return
         while not self.is_blocked and (output := self._pulled()):
             self.write(bytes(output))
@@ -668,12 +679,12 @@ class Engine:
             self.write(bytes(output))
 
     def _watch(self, wire: IncomingWire | OutgoingWire) -> None:
-        """A session on which the router sends is watched for congestion."""
+        """Watches the session for congestion if the router sends on it."""
         if isinstance(wire, OutgoingWire) and wire.core is not None:
             self.watch(wire.session)
 
     def watch(self, session: Session) -> None:
-        """Look now and then at what the engine holds for the session, until it ends."""
+        """Checks from time to time what the engine holds for the session, until the session ends."""
         if not session.is_watched:
             session.is_watched = True
             self.watched.append(session)
@@ -688,7 +699,7 @@ class Engine:
                 link.answer_detach(is_closed=is_closed)
 
     def forget(self, pointer: Pointer) -> None:
-        """The link is about to be released: nothing is asked of it any more."""
+        """Removes a link that is about to be released from all tables."""
         link = self.links.pop(pointer, None)
         if link is not None:
             link.link = GONE
@@ -708,7 +719,7 @@ class Engine:
         self.owner.on_transport_error(condition or Condition(name="amqp:internal-error", description=""))
 
     def trace(self, sink: Callable[[str], None] | None) -> None:
-        """Call `sink` with the text of every frame from now on, `FRAME: 0 -> @begin(17) […]`; None: no longer."""
+        """Calls `sink` with the text of every frame from now on, `FRAME: 0 -> @begin(17) […]`. None stops that."""
         if sink is None:
             lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
             _traced.pop(self.transport, None)
@@ -727,9 +738,9 @@ class Engine:
         max_frame_bytes: int | None = None,
         channel_max: int | None = None,
     ) -> None:
-        """Send our Open. Limits given here replace those of the listener (policy, docs §3.3).
+        """Sends our Open. Limits given here replace those of the listener (policy, docs §3.3).
 
-        properties  perhaps encoded
+        properties  a dictionary, or already encoded
         """
         self.intake.guard.offer(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
         if max_frame_bytes is not None:
@@ -746,14 +757,14 @@ class Engine:
         lib.pn_connection_open(self.connection)
 
     def close(self, condition: Condition | None = None) -> None:
-        """Send Close, with an error when there is one."""
+        """Sends Close, with the error if one is given."""
         if condition is not None:
             set_condition(lib.pn_connection_condition(self.connection), condition)
         lib.pn_connection_close(self.connection)
 
     @property
     def tells_why(self) -> bool:
-        """Was a Close with an error said, before any of the peer's has come?"""
+        """True if our side has closed with an error, and the peer's Close has not yet come."""
         if self.is_freed:
             return False
         connection = self.connection
@@ -761,9 +772,9 @@ class Engine:
         return not is_over and bool(lib.pn_condition_is_set(lib.pn_connection_condition(connection)))
 
     def begin_session(self, owner: SessionOwner, *, incoming_capacity_bytes: int) -> Session:
-        """Begin a session of our own; `owner` gets its end, but not the end of the connection.
+        """Begins a session of our own. `owner` gets the end of this session, but not the end of the connection.
 
-        The Begin leaves with a flush. `Session.on_answer` says that links can be attached. Errors: CannotBegin
+        The Begin leaves with a flush. `Session.on_answer` is called when links can be attached. Errors: CannotBegin
         """
         if not self.can_begin:
             raise CannotBegin("the connection is not open")
@@ -781,22 +792,22 @@ class Engine:
 
     @property
     def can_begin(self) -> bool:
-        """Our Open has been sent, and no Close."""
+        """True if our Open has been sent, and no Close."""
         return not self.is_deaf and bool(lib.pn_connection_state(self.connection) & lib.PN_LOCAL_ACTIVE)
 
     @property
     def channels_left(self) -> int:
-        """Sessions that may still be begun, before those that wait to be written."""
+        """The number of sessions that may still be begun, without those that wait to be written."""
         self._write_answers()
         return self.intake.guard.channels_left
 
     def promise_link(self, session: Session, name: bytes, *, peer_sends: bool) -> None:
-        """The peer may answer an Attach of ours with this name on the session. Errors: CannotBegin"""
+        """Notes that the peer may answer our Attach with this name on the session. Errors: CannotBegin"""
         assert session.channel is not None
         self.intake.guard.promise_link(session.channel, name, peer_sends=peer_sends)
 
     def handles_left(self, session: Session) -> int:
-        """Links that may still be attached on a session that the router began."""
+        """Returns the number of links that may still be attached on a session that the router began."""
         guard, channel = self.intake.guard, session.channel
         if channel is None:
             return 0
@@ -805,7 +816,10 @@ class Engine:
         return guard.handles_left(channel)
 
     def _write_answers(self) -> None:
-        """Write all answers to Detach and End, which the guard counts until then: what they end is free."""
+        """Writes all waiting answers to Detach and End.
+
+        The guard counts their links and sessions until they are written.
+        """
         guard = self.intake.guard
         if not guard.unwritten or self.is_freed:
             return
@@ -816,21 +830,21 @@ class Engine:
 
     @property
     def channels(self) -> int:
-        """Sessions that there may be."""
+        """The maximum number of sessions."""
         return self.intake.guard.channel_max + 1
 
     def adopt(self, wire: IncomingWire | OutgoingWire) -> None:
-        """Listen to a link that we attach."""
+        """Registers a link that we attach, so that its events arrive."""
         self.links[wire.link] = self.heard[wire.link] = wire.session.wires[wire.link] = wire
 
     def _write_begins(self) -> None:
-        """Write the Begins that wait, each by itself: proton chooses their channels and says so only on the wire.
+        """Writes the waiting Begins, each alone: their channels are visible only in the written frames.
 
-        INVARIANT: the guard knows the channel before anything can come that answers it.
+        INVARIANT: the guard knows the channel before an answer to the Begin can arrive.
         """
         self.flush()
         while self.begins and not self.is_blocked and self.can_begin:
-            # All that was said before has been written, so what comes now begins with a whole frame.
+            # Everything before this has been written, so the output starts with a whole frame.
             session, capacity_bytes = self.begins.pop(0)
             session.accept(incoming_capacity_bytes=capacity_bytes)
             output = self._pulled()
@@ -842,12 +856,12 @@ class Engine:
             self.flush()
 
     def refuse(self, condition: Condition) -> None:
-        """The guard does not admit a frame: the connection ends with this error."""
+        """Ends the connection with this error, because the guard does not admit a frame."""
         self.stop_listening()
         if self.intake.guard.is_open:
             self.close(condition)
         else:
-            # The engine would keep its Close until it has seen the peer's Open.
+            # The engine would hold its Close until it has received the peer's Open.
             lib.pn_connection_open(self.connection)
             self.flush()
             if not self.is_blocked:
@@ -855,29 +869,29 @@ class Engine:
         self.owner.on_transport_error(condition)
 
     def _release(self, link: Pointer) -> None:
-        """The first half of releasing one of many links.
+        """Does the first half of the release of one of many links.
 
-        proton looks for a link in the list of its session when it is freed, and again when it goes. Where the oldest is
-        freed first, and all are freed before any goes, each is found at once.
+        proton searches for a link in the list of its session when it is freed, and again when it is destroyed. If the
+        oldest link is freed first, and all links are freed before any is destroyed, each search ends at once.
         """
         lib.pn_incref(link)
         lib.pn_link_free(link)
         self.released.append(link)
 
     def _let_go(self) -> Iterator[None]:
-        """The second half."""
+        """Does the second half of the release: destroys the freed links, one in each step."""
         released = self.released
         while released:
             lib.pn_decref(released.pop())
             yield
 
     def free(self) -> None:
-        """Release the proton objects. The engine is dead afterwards; calling again does nothing."""
+        """Releases the proton objects. The engine is then unusable, and another call does nothing."""
         for _ in self.freeing():
             pass
 
     def release_settled(self) -> Iterator[None]:
-        """Release, in steps, what proton keeps of settled deliveries (router.amqp.engine.pool)."""
+        """Releases, in steps, the memory that proton keeps for settled deliveries (router.amqp.engine.pool)."""
         self.has_details = False
         for _ in pool.releasing(self.connection):
             yield
@@ -885,15 +899,15 @@ class Engine:
                 return
 
     def fall_silent(self) -> None:
-        """Nothing is read or written any more; `freeing` is to follow."""
+        """Stops all reading and writing. `freeing` must follow."""
         self.is_freed = True
         self.stop_listening()
 
     def freeing(self) -> Iterator[None]:
-        """`free`, in steps. Nobody may use a link or a delivery of the engine any more.
+        """Does `free` in steps. No caller may use a link or a delivery of the engine any more.
 
-        What was held is paid for until it has been released. Attack: connections that fill their budget and go, faster
-        than their memory is given back.
+        The accounts pay for the memory until it is released. Attack: connections that fill their budget and close,
+        faster than their memory is released.
         """
         self.fall_silent()
         if self.is_released:
@@ -935,7 +949,10 @@ class Engine:
         self._come_apart()
 
     def _come_apart(self) -> None:
-        """Let go of what refers back to the released engine: it would stay until cycles are looked for."""
+        """Removes references back to the released engine.
+
+        Otherwise it stays until the garbage collector looks for cycles.
+        """
         self.owner = _NOBODY
         del self.intake.engine
         self.account = Unlimited()

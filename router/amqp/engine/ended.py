@@ -1,8 +1,8 @@
 """Keeps the sessions that have ended until nothing of their links is under way.
 
-proton lets go of a session with the last thing that refers to it. Where that is a link that was never detached, because
-an event of it came last, proton frees the link with the session, and looks at it once more. Attack: a peer ends a
-session in the midst of a message that it receives; the router read memory, and freed it again, that was another's.
+proton frees a session with the last object that refers to it. That may be a link that was never detached, if an event
+of it came last. proton then frees the link with the session, and uses it once more. Attack: a peer ends a session
+during a message that it receives. The router read memory that belonged to something else, and freed it a second time.
 """
 
 from collections import deque
@@ -11,23 +11,26 @@ from typing import Final
 from router.amqp.engine.library import lib
 from router.amqp.engine.links import GONE, Session
 
-# Looked at in a flush: many sessions that end must not cost every pass.
+# The number checked in a flush: many sessions that end must not slow down every pass.
 _AT_ONCE: Final = 64
 
 
 class EndedSessions(deque[Session]):
-    """Sessions that the router has freed, each with one reference that is ours. They are paid for until they go."""
+    """Sessions that the router has freed, each with one reference of our own.
+
+    The accounts pay for them until they are gone.
+    """
 
     __slots__ = ()
 
     def free(self, session: Session) -> None:
-        """Free it as soon as nothing refers to it."""
+        """Frees the session as soon as nothing else refers to it."""
         lib.pn_incref(session.pointer)
         self.append(session)
         lib.pn_session_free(session.pointer)
 
     def look(self) -> None:
-        """Let go of those to which nothing refers but us."""
+        """Releases the sessions to which only our reference is left."""
         for _ in range(min(len(self), _AT_ONCE)):
             pointer = self[0].pointer
             lib.pn_incref(pointer)
@@ -37,7 +40,10 @@ class EndedSessions(deque[Session]):
                 self.let_go()
 
     def let_go(self) -> None:
-        """Let go of the oldest, whatever refers to it: nothing does, or the transport is unbound and keeps no link."""
+        """Releases the oldest session.
+
+        Either nothing else refers to it, or the transport is unbound and keeps no link.
+        """
         session = self.popleft()
         pointer, session.pointer = session.pointer, GONE
         lib.pn_decref(pointer)

@@ -1,7 +1,7 @@
-"""The bytes that come in on one connection: cut into frames, admitted by the guard, handed to proton, acted on.
+"""Cuts the bytes that arrive on one connection into frames, has the guard admit them, and gives them to proton.
 
-A frame that makes or ends something is acted on before anything behind it is looked at, and a connection may have so
-many of those acted on, and for so long, before others have their turn.
+A frame that creates or ends something is acted on before the next frame is looked at. A connection may have only a
+limited number of such frames acted on, for a limited time, before other connections have their turn.
 """
 
 from collections.abc import Callable
@@ -13,20 +13,20 @@ from router.amqp.engine.links import Account
 from router.amqp.guard import Guard, Refused
 from router.values import Condition
 
-# Control frames (and what costs as much) that are acted on before other connections have their turn. Stops one peer
-# from holding up all others with thousands of Attaches in one read. Each takes about 0.1 ms; of those that take longer
-# (an Attach looks through the links of its session) there are fewer, as `begin_turn` says.
+# Control frames (and equally expensive ones) that are acted on before other connections have their turn. Attack: one
+# peer delays all others with thousands of Attaches in one read. Each takes about 0.1 ms. If they take longer, because
+# an Attach searches the links of its session, `begin_turn` allows fewer.
 FRAMES_PER_TURN: Final = 16
 
-# The beginning of a larger frame is charged, as if it were whole. Attack: where a listener takes frames of many
-# megabytes, connections that begin one each.
+# The beginning of a larger frame is charged as if it were complete. Attack: on a listener that accepts frames of many
+# megabytes, many connections begin one each.
 FREE_FRAME_BYTES: Final = 64 * 1024
 
 _push = lib.pn_transport_push
 
 
 class Acting(Protocol):
-    """The engine, which acts on what is handed to its transport."""
+    """The engine, which acts on the bytes that its transport gets."""
 
     on_behind: Callable[[], None]
     has_details: bool
@@ -47,16 +47,18 @@ class Acting(Protocol):
 
 
 def _endless() -> Callable[[], bool]:
-    """A turn that has always time left."""
+    """Returns a turn that always has time left."""
     return lambda: True
 
 
 class Intake:
-    """rest           the beginning of a frame, or what waits
-    laid           bytes of `rest` that are in READ_BUFFER, before what is being read
-    is_waiting     events or frames are held until the connection's next turn, `go_on`
-    waits_for_room  the same, but until the peer has read some of our answers
-    begin_turn     a turn begins; the result says whether it has time left
+    """Takes the bytes of one connection.
+
+    rest           the beginning of a frame, or bytes that wait
+    laid           bytes of `rest` that are in READ_BUFFER, before the bytes being read
+    is_waiting     True if events or frames wait for the connection's next turn, `go_on`
+    waits_for_room  True if they wait until the peer has read some of our answers
+    begin_turn     begins a turn. Its result tells whether the turn has time left
     """
 
     __slots__ = (
@@ -72,13 +74,13 @@ class Intake:
         self.begin_turn: Callable[[], Callable[[], bool]] = _endless
         self.rest: bytearray | None = None
         self.laid = 0
-        self.needed = 0  # bytes of the frame that `rest` begins
-        self.charged = 0  # of them
+        self.needed = 0  # bytes of the frame that begins in `rest`
+        self.charged = 0  # the part of `needed` that is charged
 
     def lay(self) -> int:
-        """Called before a read: lay the beginning of a frame into READ_BUFFER. Returns where the read may go on.
+        """Puts the beginning of a frame into READ_BUFFER before a read. Returns the offset for the read.
 
-        So a frame that came in two reads is whole without being put together anew.
+        So a frame that arrives in two reads is complete without copying it together.
         """
         rest = self.rest
         size = 0 if rest is None or self.is_waiting else len(rest)
@@ -90,17 +92,17 @@ class Intake:
         return size
 
     def take_laid(self) -> int:
-        """The laid bytes are part of the read now. Returns their number."""
+        """Makes the laid bytes a part of the read. Returns their number."""
         size, self.laid, self.rest = self.laid, 0, None
         if self.charged:
             self._charge(0)
         return size
 
     def take(self, data: bytes | bytearray, start: int, size: int) -> None:
-        """data[start:size] came. Errors: whatever a handler of the engine's owner raises."""
+        """Handles data[start:size], which has arrived. Errors: whatever a handler of the engine's owner raises."""
         while (rest := self.rest) is not None:
             if self.is_waiting:
-                # INVARIANT: the socket is not read while something waits; a read or two may be under way already.
+                # INVARIANT: the socket is not read while something waits. One or two reads may already be under way.
                 rest += memoryview(data)[start:size]
                 return
             end = min(start + self.needed - len(rest), size)
@@ -115,7 +117,7 @@ class Intake:
         self._judge(data, start, size)
 
     def go_on(self) -> None:
-        """The connection has another turn."""
+        """Continues, because the connection has another turn."""
         self.left = FRAMES_PER_TURN
         if self.engine.is_late:
             self.engine.catch_up(self.begin_turn())
@@ -181,7 +183,7 @@ class Intake:
             at += size
 
     def _wait(self, data: bytes | bytearray, at: int, end: int) -> None:
-        """Keep data[at:end], perhaps nothing, for the connection's next turn."""
+        """Keeps data[at:end], which may be empty, for the connection's next turn."""
         self.rest, self.is_waiting = bytearray(memoryview(data)[at:end]), True
         self.engine.on_behind()
 
@@ -190,12 +192,12 @@ class Intake:
         while size > 0:
             taken = _push(transport, pointer, size)
             if taken <= 0:
-                return  # the engine has found an error of its own and says so by an event
+                return  # the engine has found an error itself and reports it by an event
             pointer += taken
             size -= taken
 
     def end(self) -> None:
-        """Nothing more is taken."""
+        """Takes nothing more."""
         self.guard.close()
         self._forget()
 

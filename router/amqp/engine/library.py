@@ -1,7 +1,7 @@
-"""The one place that imports proton's C library, and the buffers that Python and C share.
+"""The only module that imports proton's C library, and the buffers that Python and C share.
 
 proton's C functions are called directly (`cproton_ffi.lib`), never through its object wrappers: those cost forty times
-as much per message.
+as much for each message.
 """
 
 from typing import Any, Final
@@ -25,9 +25,9 @@ __all__ = [
 
 Pointer = Any  # a cffi pointer
 
-# A message is handed on in one piece up to this size; what is larger, or still incomplete at it, is streamed.
+# A message up to this size is forwarded in one piece. A larger one, or one still incomplete at this size, is streamed.
 STREAM_AT_BYTES: Final = 128 * 1024
-MESSAGE_BYTES: Final = 256 * 1024  # one more read (64 KiB) and one frame fit on top of STREAM_AT_BYTES
+MESSAGE_BYTES: Final = 256 * 1024  # one more read (64 KiB) and one frame still fit after STREAM_AT_BYTES
 MESSAGE = bytearray(MESSAGE_BYTES)  # the message being routed at this moment; the loop is single-threaded
 MESSAGE_C = ffi.from_buffer(MESSAGE)
 _MESSAGE_VIEW = memoryview(MESSAGE)
@@ -35,18 +35,18 @@ _MESSAGE_VIEW = memoryview(MESSAGE)
 READ_C = ffi.from_buffer(READ_BUFFER)
 
 OUTPUT_BYTES: Final = 256 * 1024
-_OUTPUT = bytearray(OUTPUT_BYTES)  # what an engine has to write is copied out before the next engine's
+_OUTPUT = bytearray(OUTPUT_BYTES)  # an engine's output is copied from here before the next engine's
 OUTPUT_C = ffi.from_buffer(_OUTPUT)
 OUTPUT_VIEW = memoryview(_OUTPUT)
 
 
 def message_bytes(size: int) -> bytes:
-    """A copy of the message being routed, for a queue or a slow path."""
+    """Returns a copy of the message being routed, for a queue or a slow path."""
     return bytes(_MESSAGE_VIEW[:size])
 
 
 def load_message(payload: bytes) -> int:
-    """Make `payload` (≤ MESSAGE_BYTES) the message being routed. Returns its size."""
+    """Makes `payload` (≤ MESSAGE_BYTES) the message being routed. Returns its size."""
     size = len(payload)
     _MESSAGE_VIEW[:size] = payload
     return size

@@ -1,7 +1,7 @@
-"""Sessions and links as the core meets them: hot functions first, everything else beside them.
+"""Sessions and links of one AMQP connection, as the routing core sees them. Functions of the hot path come first.
 
-Messages do not pass through an Owner: the link objects call what the core put into their slots when the link was
-admitted. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
+Messages do not pass through an Owner. For each admitted link, the core stores its callbacks in the slots of the link
+object, and the engine calls these callbacks. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,27 +43,29 @@ _OUTCOMES: Final = {
     "amqp:accepted:list": ACCEPTED, "amqp:rejected:list": REJECTED, "amqp:released:list": RELEASED,
     "amqp:modified:list": MODIFIED,
 }  # fmt: skip
-# What a sender is told where its source does not offer an outcome: the first of these that it offers. None: it is
-# settled without one, which is its source's default-outcome. Never accepted.
+# The outcomes to try, in this order, if the source of a sender does not offer the wanted outcome. If the source offers
+# none of them, the delivery is settled without an outcome, and the source's default-outcome applies. Accepted is never
+# used instead of another outcome.
 _INSTEAD: Final = {REJECTED: (MODIFIED, RELEASED), RELEASED: (MODIFIED,), MODIFIED: (RELEASED,)}
 
-# What the engine holds for one session, one link beside its texts, one delivery.
+# The memory that the engine needs for one session, for one link (without its texts) and for one delivery.
 SESSION_BYTES: Final = 4 * 1024
 LINK_BYTES: Final = 6 * 1024
 DELIVERY_BYTES: Final = 1024
-# How often the engine copies the texts of an Attach: the peer's termini, our answer's, and the frames of both.
+# The number of copies that the engine makes of an Attach's texts: the peer's termini, our answer's termini, and the
+# frames of both.
 _COPIES_OF_TEXTS: Final = 4
-# By so much a window grows at once.
+# A window grows by this number of bytes at a time.
 _MORE_BYTES: Final = 1024 * 1024
-# Deliveries that come and are not taken before the window is told again: a window is 512 frames by default.
+# After this number of untaken deliveries the router sends the window again: a window is 512 frames by default.
 _MORE_UNTAKEN: Final = 64
-# By so many bytes the account may be wrong about a session's backlog.
+# The account may differ from a session's real backlog by up to this number of bytes.
 _STEP_BYTES: Final = 16 * 1024
 
-# More than the other fields of our Transfers and Dispositions take. The least that a peer's frame may be is 512.
+# An upper bound for the other fields of our Transfers and Dispositions. A peer's maximum frame size is at least 512.
 OTHER_FIELDS_BYTES: Final = 256
-# Of a frame of ours that says what another peer said, where the receiver takes larger ones: the guard takes no more of
-# any but a Transfer.
+# The maximum size of our frame that relays another peer's data, even if the receiver accepts larger frames. A router's
+# guard refuses control frames that are much larger (MAX_CONTROL_FRAME_BYTES).
 _MAX_RELAYED_BYTES: Final = 256 * 1024
 
 # Hot path: one global name per C function, looked up once.
@@ -79,33 +81,34 @@ _take, _send_whole, _new_delivery = STEPS.take, STEPS.send_whole, STEPS.new_deli
 _send_as, _send_with = STEPS.send_as, STEPS.send_with
 _backlog, _incoming = lib.pn_session_outgoing_bytes, lib.pn_session_incoming_bytes
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
-_EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
+_EOS: Final[int] = lib.PN_EOS  # complete and empty; smaller values are errors, such as an aborted delivery
 
-# A terminus with one of these is to outlive its session; ours ends with its link.
+# These expiry policies ask that the terminus outlives its session. In this router a terminus ends with its link.
 _OUTLIVES_SESSION: Final = (lib.PN_EXPIRE_WITH_CONNECTION, lib.PN_EXPIRE_NEVER)
 
 _AnyWire = TypeVar("_AnyWire", "IncomingWire", "OutgoingWire")
 
 
 def _nothing() -> None:
-    """The peer's answer is of no interest."""
+    """Does nothing: the default callback for an answer that the owner does not need."""
 
 
 class SessionOwner(Protocol):
     def on_end(self, session: "Session") -> None:
-        """The peer has ended the session, of its own accord or in answer to us.
+        """The peer has ended the session, either by itself or in answer to our End.
 
-        Its links are gone, but where it has many (`Session.wires`): on_detach is called for each soon.
+        The links of the session are already gone, except if it has many of them (`Session.wires`). In that case
+        on_detach is called for each of them soon.
         """
 
 
 class LinkOwner(Protocol):
     def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None:
-        """The peer has detached the link or ended its session. The link is released behind this call."""
+        """The peer has detached the link or ended its session. The engine releases the link after this call."""
 
 
 class Account(Protocol):
-    """The account of the connection, which is charged for what the engine holds (router.core.budget)."""
+    """The account of the connection, which pays for the memory that the engine holds (router.core.budget)."""
 
     def charge(self, size: int, /) -> None: ...
     def wait(self, size: int, /) -> None: ...
@@ -113,7 +116,7 @@ class Account(Protocol):
 
 
 class Unlimited:
-    """The account of an engine that belongs to no connection."""
+    """An account without limits, for an engine that belongs to no connection."""
 
     def charge(self, size: int, /) -> None: ...
     def wait(self, size: int, /) -> None: ...
@@ -122,7 +125,7 @@ class Unlimited:
 
 
 class Holder(Protocol):
-    """The engine, which holds sessions and links."""
+    """The interface of the engine that sessions and links use."""
 
     unanswered: int
     account: Account
@@ -151,9 +154,10 @@ class Holder(Protocol):
 
 
 class Released:
-    """Stands for an object that the engine has released: whoever asks something of it gets a TypeError.
+    """A placeholder for a proton object that the engine has released. Every use of it raises TypeError.
 
-    Attack: any order of events in which a link is used once more. proton would read and write memory that is another's.
+    Attack: an order of events in which a link is used after its release. proton would then read and write memory that
+    belongs to something else.
     """
 
 
@@ -161,18 +165,20 @@ GONE: Final[Pointer] = Released()
 
 
 class Session:
-    """One session, begun by the peer or by the router.
+    """One session that either the peer or the router began.
 
-    channel       ours, where the router began it and the Begin has been written
-    awaits_begin  the router began it and the peer has not answered
-    on_answer     the peer has answered our Begin: links may be attached. Not called once we have closed the session
-    is_closing    we have ended it, or shall when it is answered
-    wires         its links, by their proton pointer
-    account       pays for what has come and is not taken
-    window        bytes that may come before they are read
-    grows         unless some links take nothing: then more may come for the others
-    overruns      the peer looks at the window as it begins a message, then sends all of it: the window grows in time
-    pointer       proton's session; GONE once that is released
+    channel       our channel number. None until the router's own Begin is written, and for sessions that the peer began
+    awaits_begin  True if the router began the session and the peer has not yet answered
+    on_answer     called when the peer has answered our Begin: links may be attached from now on. Not called if we have
+                  already closed the session
+    is_closing    True if we have ended the session, or will end it when the peer's answer comes
+    wires         the session's links, by their proton pointer
+    account       the account that pays for received data that the router has not yet taken
+    window        bytes that the peer may send before the router reads them
+    grows         True if the window grows while some links take nothing, so that data for the other links can arrive
+    overruns      True if the peer checks the window only at the beginning of a message and then sends all of it. The
+                  window then grows early
+    pointer       proton's session, or GONE after its release
     """
 
     __slots__ = (
@@ -190,43 +196,43 @@ class Session:
         self.awaits_begin = is_begun
         self.on_answer = _nothing
         self.is_closing = False
-        self.is_counted = False  # admitted by the owner
-        self.is_watched = False  # among the engine's watched sessions
+        self.is_counted = False  # the owner has admitted the session
+        self.is_watched = False  # in the engine's list of watched sessions
         self.is_congested = False
         self.is_ended = False
         self.untaken = 0  # deliveries on its links that the router has not taken
-        self.lost = 0  # bytes of messages that never leave, since their links went before
-        self.stays = 0  # what links take that have gone, and which the engine keeps until the session ends
-        # Charged for what the engine holds of it:
+        self.lost = 0  # bytes of messages that can never leave, because their links are gone
+        self.stays = 0  # bytes of links that are gone, which the engine keeps until the session ends
+        # The bytes that the account currently pays for, received and outgoing:
         self.incoming = SESSION_BYTES
         self.outgoing = 0
         self.account = engine.account
         self.account.charge(SESSION_BYTES)
         self.window = 0
         self.grows = self.overruns = False
-        self.told = 0, 0  # bytes that had come, and deliveries, when the window was last told while some are not taken
+        self.told = 0, 0  # bytes and deliveries received when the window was last sent while some are untaken
 
     def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
-        """Its links. One that is released before its turn comes does not come: the engine's object may be gone."""
+        """Iterates over the links. Skips links that are released meanwhile: their engine object may be gone."""
         wires = self.wires
         return (wire for pointer, wire in list(wires.items()) if pointer in wires)
 
     def charge_incoming(self) -> None:
-        """Charge for what has come and is not taken: while a link is held, or a message comes in parts."""
+        """Charges the account for received data that is not taken: a link is held, or a message arrives in parts."""
         holds = SESSION_BYTES + self.stays + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
         more, self.incoming = holds - self.incoming, holds
         if more:
             self.account.charge(more)
 
     def pay_by(self, account: Account) -> None:
-        """From now on another account pays for what has come and is not taken: its receivers are that one's."""
+        """Makes another account pay for received data that is not taken: the receivers belong to that account."""
         if account is not self.account:
             self.account.charge(-self.incoming)
             self.account = account
             account.charge(self.incoming)
 
     def charge_outgoing(self) -> int:
-        """Charge for what the peer has not opened its window for. Returns that, in bytes."""
+        """Charges for data that waits for the peer's window. Returns the bytes that can still leave."""
         holds = int(_backlog(self.pointer))
         if not -_STEP_BYTES < holds - self.outgoing < _STEP_BYTES:
             more, self.outgoing = holds - self.outgoing, holds
@@ -234,10 +240,11 @@ class Session:
         return holds - self.lost
 
     def find_lost(self) -> bool:
-        """Is all that has not left of links that are gone? Then it holds up nothing from now on.
+        """Returns True if all the waiting data belongs to links that are gone. From then on this data delays nothing.
 
-        It does not leave, and the engine counts it for as long as the session is there: messages that were settled as
-        they were sent. Attack: a receiver that detaches while the window is full; nothing came on the session any more.
+        The data never leaves, but the engine counts it as long as the session exists. It is messages that were settled
+        when they were sent. Attack: a receiver that detaches while the window is full. Nothing more was sent on the
+        session.
         """
         links = (wire.link for wire in self.wires.values() if isinstance(wire, OutgoingWire))
         if any(lib.pn_link_queued(link) or lib.pn_link_current(link) for link in links):
@@ -246,50 +253,52 @@ class Session:
         return True
 
     def free_charges(self) -> None:
-        """The session is gone, and what the engine held of it."""
+        """Returns the session's charges to the accounts, after the engine has released the session."""
         self.account.charge(-self.incoming)
         self.engine.account.wait(-self.outgoing)
         self.incoming = self.outgoing = 0
 
     @property
     def backlog_bytes(self) -> int:
-        """The bytes that the engine holds for want of session window or link credit from the peer."""
+        """The bytes that the engine holds because the peer has given too little session window or link credit."""
         return int(_backlog(self.pointer)) - self.lost
 
     @property
     def is_full(self) -> bool:
-        """Has the peer sent all that it may until some of it is read?"""
+        """True if the peer may send no further frame until the router reads some of its data."""
         room = lib.pn_session_get_incoming_capacity(self.pointer) - lib.pn_session_incoming_bytes(self.pointer)
         return bool(room < lib.pn_transport_get_max_frame(self.engine.transport))
 
     def widen(self) -> None:
-        """Let come what a message takes until it streams: it would wait for ever where the window is smaller, since the
-        session is one of many, or is full of the beginnings of others. What comes is charged.
+        """Grows the window so that a message can arrive up to the size at which it is streamed.
+
+        In a smaller window the message would wait forever. The window is small if the session is one of many, or full
+        of the beginnings of other messages. The account pays for all that arrives.
         """
         size = STREAM_AT_BYTES + lib.pn_transport_get_max_frame(self.engine.transport)
         if _incoming(self.pointer) + size > lib.pn_session_get_incoming_capacity(self.pointer):
             self._let_come(size)
 
     def limit_window(self, capacity_bytes: int) -> None:
-        """The peer may send so much before it is read, or one frame. It is told with the next flush."""
+        """Sets the bytes that the peer may send before they are read (at least one frame). The next flush sends it."""
         least = _MORE_BYTES if self.overruns else lib.pn_transport_get_max_frame(self.engine.transport)
         self.window = max(capacity_bytes, least)
         lib.pn_session_set_incoming_capacity(self.pointer, self.window)
 
     def tell_window(self, capacity_bytes: int) -> None:
-        """The same, told at once, before the first link of the session is attached.
+        """Sets the window as `limit_window` does, but writes it at once, before the session's first link is attached.
 
-        Else the Flow has the handle of that link, and may come after a container has refused it. Broker-J ends the
-        session for this, and its connection when the next session begins.
+        Otherwise the Flow names the handle of that link, and it may arrive after a container has refused the link.
+        Broker-J then ends the session, and ends its connection when the next session begins.
         """
         self.limit_window(capacity_bytes)
         self.engine.write_early()
 
     def grow(self) -> None:
-        """What some links have credit for and nobody takes may have filled the window: the others are to go on.
+        """Grows the window if data that no link takes may have filled it, so that the other links can continue.
 
-        What comes is charged, and no more comes than a part of the account. The peer counts frames, however small, of
-        which it is told a number now and then; proton tells it as messages are taken.
+        The account pays for this data, and limits it to a part of its size. The peer counts frames of any size, and
+        must be sent the number of free frames from time to time. proton sends it only when messages are taken.
         """
         come, untaken = _incoming(self.pointer), self.untaken
         has_little = lib.pn_session_get_incoming_capacity(self.pointer) - come < _MORE_BYTES
@@ -311,49 +320,50 @@ class Session:
         self.told = come, untaken
 
     def _has_whole_messages_waiting(self) -> bool:
-        """Returns False where each link has at most the message that streams: that is to hold its sender back."""
+        """Returns False if no link has more than the message that streams: then the window must limit that sender."""
         return any(isinstance(wire, IncomingWire) and _queued(wire.link) > 1 for wire in self.wires.values())
 
     def _let_come(self, size: int) -> None:
-        """Let this number of bytes come beyond those that have come.
+        """Lets the peer send this number of bytes in addition to the bytes that have arrived.
 
-        INVARIANT: a window never shrinks again. What the peer has sent by the larger one may be on its way, and the
-        engine would close the connection for it.
+        INVARIANT: a window never shrinks again. Data that the peer sent under the larger window may still be on its
+        way, and the engine would close the connection for it.
         """
         lib.pn_session_set_incoming_capacity(self.pointer, _incoming(self.pointer) + size)
 
     @property
     def has_handles(self) -> bool:
-        """May one more link be attached by the router, for all that the peer said in its Begin?"""
+        """True if the router may attach one more link under the handle-max of the peer's Begin."""
         return self.engine.handles_left(self) > 0
 
     @property
     def is_clear(self) -> bool:
-        """Has it no link, and nothing of any that is gone?"""
+        """True if the session has no links and no remaining data of links that are gone."""
         return not self.wires and not _incoming(self.pointer) and not _backlog(self.pointer)
 
     def show_window(self) -> None:
-        """Tell the peer with the next flush how much it may send.
+        """Sends the peer, with the next flush, the number of bytes that it may send.
 
-        Proton would tell it by a Flow of the link on which bytes were read, also where that link is closed already.
+        Otherwise proton would send this by a Flow of the link on which bytes were read, even if that link is already
+        closed.
         """
         lib.pn_session_set_incoming_capacity(self.pointer, lib.pn_session_get_incoming_capacity(self.pointer))
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
-        """Send our Begin, mostly as an answer. A capacity below one frame would make proton abort: it becomes one."""
+        """Sends our Begin, usually as an answer. Raises a capacity below one frame to one frame: proton would abort."""
         self.limit_window(incoming_capacity_bytes)
         lib.pn_session_open(self.pointer)
 
     def refuse(self, condition: Condition) -> None:
-        """Answer Begin, then End with the error."""
+        """Answers Begin, and then sends End with the error."""
         lib.pn_session_open(self.pointer)
         self.close(condition)
 
     def close(self, condition: Condition | None = None) -> None:
-        """Send End, with an error when there is one; the session is released once the peer answers.
+        """Sends End, with the error if one is given. The session is released when the peer answers.
 
-        A session whose Begin awaits its answer is ended when that has come: until then its channel must stay its own,
-        or the engine would take the answer for another session's.
+        If our Begin has no answer yet, the End is sent only after the answer. Until then the channel must not be used
+        again: the engine would take the answer for another session's.
         """
         if condition is not None:
             set_condition(lib.pn_session_condition(self.pointer), condition)
@@ -362,7 +372,7 @@ class Session:
             lib.pn_session_close(self.pointer)
 
     def take_answer(self) -> None:
-        """The peer has answered our Begin."""
+        """Handles the peer's answer to our Begin."""
         self.awaits_begin = False
         if self.is_closing:
             self.close()
@@ -371,19 +381,19 @@ class Session:
 
     @property
     def remote_condition(self) -> Condition | None:
-        """The error of the peer's End."""
+        """The error in the peer's End, or None."""
         return condition_of(lib.pn_session_remote_condition(self.pointer))
 
     def attach_sender(
         self, name: str, owner: LinkOwner, *, source: Terminus | None, target: Terminus | None
     ) -> "OutgoingWire":
-        """Attach a link on which the router sends, on a session that the router began. Errors: CannotBegin"""
+        """Attaches a link on which the router sends, on a session that the router began. Errors: CannotBegin"""
         return self._attach(OutgoingWire, lib.pn_sender, name, owner, source, target)
 
     def attach_receiver(
         self, name: str, owner: LinkOwner, *, source: Terminus | None, target: Terminus | None
     ) -> "IncomingWire":
-        """The same where the router receives."""
+        """Attaches a link on which the router receives, on a session that the router began. Errors: CannotBegin"""
         return self._attach(IncomingWire, lib.pn_receiver, name, owner, source, target)
 
     def attach_as(
@@ -395,10 +405,10 @@ class Session:
         address: str | None,
         routed_as: str | None = None,
     ) -> "IncomingWire | OutgoingWire":
-        """Attach a link that goes on where another peer's came, with the termini and terms that this peer wrote.
+        """Attaches a link that continues another peer's link, with the termini and terms that the other peer wrote.
 
-        address    instead of that of the terminus that is not the peer's own; None: unchanged
-        routed_as  of that terminus, which says one; None: unchanged
+        address    replaces the address of the terminus that is not the peer's own; None: unchanged
+        routed_as  replaces the routed-as name in that terminus, if it has one; None: unchanged
         Errors     CannotBegin
         """
         onward: IncomingWire | OutgoingWire
@@ -457,8 +467,10 @@ class Session:
 
 
 def _make_real(terminus: Pointer, kind: int) -> None:
-    """proton takes a terminus without an address for none, and copies it as that; of these only the one of a container
-    that refuses a link may be none: others, Broker-J say, close a link without a source or target.
+    """Marks a terminus without an address as present, because proton treats it as absent and copies it as absent.
+
+    Only a container that refuses a link may omit its terminus. Some peers, for example Broker-J, close a link that has
+    no source or target.
 
     kind  PN_SOURCE or PN_TARGET
     """
@@ -471,7 +483,7 @@ def _text_size(text: Pointer) -> int:
 
 
 def _size_of(disposition: Pointer, state: int) -> tuple[int, int]:
-    """The bytes of a state's data: of its values, and of its texts."""
+    """Returns the bytes of a state's data: of its values, and of its texts."""
     if state in (ACCEPTED, RELEASED, RECEIVED):
         return 0, 0
     texts = 0
@@ -488,17 +500,18 @@ def _size_of(disposition: Pointer, state: int) -> tuple[int, int]:
 
 
 def _room(transport: Pointer) -> int:
-    """The bytes that the peer may have said in one frame of ours."""
+    """Returns the bytes available in one of our frames for data that another peer wrote."""
     frame = int(lib.pn_transport_get_remote_max_frame(transport)) or _MAX_RELAYED_BYTES
     return min(frame, _MAX_RELAYED_BYTES) - OTHER_FIELDS_BYTES
 
 
 class _Wire:
-    """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
+    """The common part of both directions of a link. `core` is the core's link object after admission.
 
-    has_source, has_target  the peer's Attach has one; proton takes one without an address for none
-    on_answer  the peer has answered our Attach; where it refuses, the terminus that is its own is None, and its Detach
-               follows. Credit is granted from now on. Not called once we have closed the link or its session
+    has_source, has_target  True if the peer's Attach has the terminus. proton treats one without an address as absent
+    on_answer  called when the peer has answered our Attach. Credit may be granted from now on. If the peer refuses the
+               link, its own terminus is None and its Detach follows. Not called if we have already closed the link or
+               its session
     """
 
     __slots__ = (
@@ -518,35 +531,37 @@ class _Wire:
         self.session = engine.sessions[lib.pn_link_session(link)]
         self.name = text_of(lib.pn_link_name(link)) or ""
         self.core: object = None
-        self.source: Terminus | None = None  # the peer's
+        self.source: Terminus | None = None  # the peer's source
         self.target: Terminus | None = None
-        self._node_properties = b""  # of that of both which is dynamic
-        self._outcomes = b""  # that the source offers
-        self._properties = b""  # of the link
+        self._node_properties = b""  # of the dynamic terminus, encoded
+        self._outcomes = b""  # the outcomes that the source offers, encoded
+        self._properties = b""  # the properties of the link, encoded
         self._termini_bytes = 0
-        self.is_counted = False  # admitted by the owner
-        self.awaits_detach = False  # among engine.unanswered
-        self.has_left = False  # our Detach has been said
-        self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
-        self.info_values = 0  # in the error of the peer's Detach
+        self.is_counted = False  # the owner has admitted the link
+        self.awaits_detach = False  # counted in engine.unanswered
+        self.has_left = False  # our Detach has been sent
+        self.is_answered_later = False  # the owner will answer the peer's Detach by calling `answer_detach`
+        self.info_values = 0  # the number of values in the error of the peer's Detach
         self.capabilities = NO_CAPABILITIES  # the peer's
         self.has_source = self.has_target = False
-        # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
+        # The address of the link's target or source, which policy has checked and the core has bound. None for an
+        # anonymous sender.
         self.named: Address | None = None
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * len(self.name)
         engine.account.charge(self.size)
 
     def keep_capabilities(self, capabilities: Capabilities) -> None:
-        """The peer has said them in its Attach."""
+        """Stores the capabilities from the peer's Attach, and charges for them."""
         self.capabilities = capabilities
         more = _COPIES_OF_TEXTS * capabilities.size
         self.size += more
         self.engine.account.charge(more)
 
     def read_attach(self, attach: Performative) -> None:
-        """Take the termini of the peer's Attach, and charge for what the engine keeps of it. Errors: Violation
+        """Takes the termini of the peer's Attach, and charges for what the engine keeps of them. Errors: Violation
 
-        The engine keeps bytes, until it is asked for values: a node each, for as long as the link.
+        The engine keeps them as bytes until it is asked for a value. Then each value takes a node as long as the link
+        exists.
         """
         more = _COPIES_OF_TEXTS * attach.kept_bytes + VALUE_BYTES * attach.values
         self.size += more
@@ -562,13 +577,13 @@ class _Wire:
 
     @property
     def remote_condition(self) -> Condition | None:
-        """The error of the peer's Detach."""
+        """The error in the peer's Detach, or None."""
         return condition_of(lib.pn_link_remote_condition(self.link))
 
     def accept(self, *, dynamic_address: str | None = None, max_message_bytes: int = 0) -> None:
-        """Answer the Attach with the peer's own termini, and say of ours and of settlement only what is honoured.
+        """Answers the Attach with the peer's own termini, but promises only what the router honours.
 
-        The router keeps nothing for a link that is gone, and looks at no filter (routing §5.3).
+        The router keeps nothing for a link that is gone, and uses no filter (routing §5.3).
         """
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
@@ -588,27 +603,30 @@ class _Wire:
         lib.pn_link_open(link)
 
     def accept_router(self) -> None:
-        """Answer a router's Attach. Its termini, which have no address, are mirrored, and not taken for null ones."""
+        """Answers a router's Attach.
+
+        Its termini have no address: they are returned as they are, and not as absent ones.
+        """
         lib.pn_terminus_set_type(lib.pn_link_remote_source(self.link), lib.PN_SOURCE)
         lib.pn_terminus_set_type(lib.pn_link_remote_target(self.link), lib.PN_TARGET)
         self.accept()
 
     def fits(self, engine: Holder, *texts: str) -> bool:
-        """Do the termini and terms that the peer wrote, and these texts, fit into one frame for another engine's peer?
+        """Returns True if the peer's termini and terms and these texts fit into one frame to another engine's peer.
 
-        Attack: that closes the connection on which the frame goes on, and all other links there with it.
+        Attack: a frame that is too large closes the connection that it is sent on, with all other links there.
         """
         size = self._termini_bytes + len(self._properties) + self.capabilities.size
         size += sum(len(text.encode()) for text in texts)
         return size <= _room(engine.transport)
 
     def copy_termini(self, other: "_Wire") -> None:
-        """Ours are those that the peer of another link wrote, whole."""
+        """Copies the termini that the peer of another link wrote into our side of this link, complete."""
         check(lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link)))
         check(lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link)))
 
     def copy_terms(self, other: "_Wire") -> None:
-        """Our settlement modes, properties and capabilities of the link are those that the peer of another said."""
+        """Copies the settlement modes, properties and capabilities that the peer of another link sent."""
         link, theirs = self.link, other.link
         lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(theirs))
         lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(theirs))
@@ -619,13 +637,13 @@ class _Wire:
 
     @property
     def is_taken(self) -> bool:
-        """Does the peer's answer to our Attach have the terminus that is the peer's own? Else it refuses the link."""
+        """True if the peer's answer to our Attach has the peer's own terminus. Otherwise the peer refuses the link."""
         return self.has_source if lib.pn_link_is_receiver(self.link) else self.has_target
 
     def accept_as(self, onward: "_Wire", *, address: str | None, max_message_bytes: int = 0) -> None:
-        """Answer the Attach with what the peer of another link answered.
+        """Answers the Attach with the answer that the peer of another link gave.
 
-        address  instead of the one in the terminus that is not this peer's own; None: unchanged
+        address  replaces the address in the terminus that is not this peer's own; None: unchanged
         """
         link = self.link
         self.copy_termini(onward)
@@ -646,9 +664,9 @@ class _Wire:
         self.engine.touch()
 
     def detach_as(self, other: "_Wire", *, is_closed: bool) -> None:
-        """Detach as the peer of another link did, with its error, as far as that fits into a frame.
+        """Detaches as the peer of another link did, with the peer's error if it fits into a frame.
 
-        Attack: an error whose info has thousands of values, to a peer that does not answer the Detach.
+        Attack: an error whose info has thousands of values, sent to a peer that does not answer the Detach.
         """
         if self._is_silent:
             return
@@ -670,14 +688,14 @@ class _Wire:
 
     @property
     def _is_silent(self) -> bool:
-        """Is there nothing more to say of it? Our Detach is said, or its session's End, or the link is released."""
+        """True if nothing more may be sent for the link: our Detach or the End is sent, or the link is released."""
         return self.has_left or self.session.is_closing or self.link is GONE
 
     def _leave(self, condition: Condition | None = None, *, is_closed: bool) -> None:
-        """Say our Detach, where there is something to say.
+        """Sends our Detach, unless nothing more may be sent for the link.
 
-        Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to
-        be said as it is released, with all its texts, and looks at it no more before the session ends.
+        Attack: a peer attaches and detaches such links repeatedly. If something is still to be sent for a link at its
+        release, proton keeps the link with all its texts until the session ends.
         """
         if not self._is_silent:
             self.has_left = True
@@ -686,11 +704,11 @@ class _Wire:
             (lib.pn_link_close if is_closed else lib.pn_link_detach)(self.link)
 
     def _agree_on_settlement(self) -> None:
-        """Answer the peer's settlement modes."""
+        """Answers the peer's settlement modes."""
         raise NotImplementedError
 
     def refuse(self, condition: Condition | None) -> None:
-        """Attach with a null local terminus, then a closing Detach with the error, if any (routing §5.5)."""
+        """Sends Attach with a null local terminus, then a closing Detach with the error, if any (routing §5.5)."""
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):
@@ -703,34 +721,37 @@ class _Wire:
         self.close(condition)
 
     def close(self, condition: Condition | None = None, *, is_peers_doing: bool = True) -> None:
-        """Send a closing Detach; the link object is released once the peer answers.
+        """Sends a closing Detach. The link object is released when the peer answers.
 
-        is_peers_doing  counts towards MAX_UNANSWERED_DETACHES
+        is_peers_doing  True if the link counts towards MAX_UNANSWERED_DETACHES
         """
         self._leave(condition, is_closed=True)
         if is_peers_doing:
             self.ignore()
 
     def detach(self, condition: Condition) -> None:
-        """Send a Detach that is not closing, with the error: the peer keeps its terminus."""
+        """Sends a Detach that is not closing, with the error: the peer keeps its terminus."""
         self._leave(condition, is_closed=False)
 
     def ignore(self) -> None:
-        """Do nothing more for the link until the peer detaches it; it counts towards MAX_UNANSWERED_DETACHES."""
+        """Does nothing more for the link until the peer detaches it.
+
+        The link counts towards MAX_UNANSWERED_DETACHES.
+        """
         if not (self.awaits_detach or self.link is GONE):
             self.awaits_detach = True
             self.engine.unanswered += 1
 
     def free_charges(self) -> None:
-        """The link is gone, and what the engine held of it."""
+        """Returns the link's charges to the account, after the engine has released the link."""
         self.engine.account.charge(-self.size)
         self.size = 0
 
     def answer_detach(self, *, is_closed: bool) -> None:
-        """Answer the peer's Detach in kind and release the link with its deliveries.
+        """Answers the peer's Detach in the same way (closing or not), and releases the link with its deliveries.
 
-        Attack: links on a session that we have ended, detached, and the session never ended. The engine keeps each of
-        them that we had attached: it waits to say our Detach, which may not be said any more.
+        Attack: links on a session that we have ended, which the peer detaches while it never ends the session. The
+        engine keeps every link that we had attached: it waits to send our Detach, which may no longer be sent.
         """
         self._leave(is_closed=is_closed)
         self.cut_short()
@@ -742,15 +763,15 @@ class _Wire:
         lib.pn_link_free(link)
 
     def cut_short(self) -> None:
-        """The link is about to be released: a message under way on it will never be whole."""
+        """Ends a message that is partly sent, because the link is about to be released."""
 
     def take_answer(self) -> None:
-        """The peer has answered our Attach."""
+        """Handles the peer's answer to our Attach."""
         if not (self.session.is_closing or lib.pn_link_state(self.link) & lib.PN_LOCAL_CLOSED):
             self.on_answer()
 
     def told(self, delivery: Handle) -> int:
-        """The state that the peer was given, 0 for none."""
+        """Returns the state that the router gave the peer, 0 for none."""
         return int(lib.pn_delivery_local_state(delivery))
 
     def transaction(self, delivery: Handle) -> bytes | None:
@@ -760,16 +781,17 @@ class _Wire:
         return first_binary(lib.pn_disposition_data(lib.pn_delivery_local(delivery)))
 
     def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
-        """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
+        """Gives `delivery` the state that the other peer gave `origin`, with all its data (routing §9.1).
 
-        Without them where they do not fit into one of the peer's frames; a state that is nothing but data is then left.
+        The data is omitted if it does not fit into one of the peer's frames. A state that consists only of data is then
+        not given.
         """
         remote, local = lib.pn_delivery_remote(origin), lib.pn_delivery_local(delivery)
         values, texts = _size_of(remote, state)
         frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
-        # Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
+        # Attack: if the fields of a Transfer alone are larger than the receiver's frames, the engine loops without end.
         has_room = not frame or values + texts <= frame - OTHER_FIELDS_BYTES
-        if has_room and (values > PLAIN_VALUES or texts > PLAIN_BYTES):  # a value takes a byte at least
+        if has_room and (values > PLAIN_VALUES or texts > PLAIN_BYTES):  # a value takes at least one byte
             self.engine.has_details = True
         if state == REJECTED:
             theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
@@ -792,7 +814,7 @@ class _Wire:
         self.update(delivery, state)
 
     def update(self, delivery: Handle, state: int) -> None:
-        """Give `delivery` this state, with the data that it has."""
+        """Gives `delivery` this state, with the data already stored in the delivery."""
         _update(delivery, state)
 
     @property
@@ -805,7 +827,7 @@ class _Wire:
 
 
 class Reader(Protocol):
-    """Gives the core the pieces of a message that does not come in one."""
+    """Gives the core the pieces of a message that does not arrive in one piece."""
 
     @property
     def received(self) -> int: ...
@@ -815,7 +837,7 @@ class Reader(Protocol):
 
 
 class Taker(Protocol):
-    """The core's link."""
+    """The methods of the core's link object that the wire calls."""
 
     @property
     def relays_states(self) -> bool: ...
@@ -830,7 +852,7 @@ A = TypeVar("A")
 
 
 class _Held:
-    """Stands in the place of a reader: incoming bytes stay where they are."""
+    """Takes the place of a reader while a link is held: incoming bytes stay in the engine."""
 
     received = 0
 
@@ -843,12 +865,12 @@ _HELD: Final = _Held()
 
 
 class _Granting(_Wire):
-    """A link on which the router receives, as far as it grants credit and gives outcomes.
+    """The part of an incoming link that grants credit and gives outcomes.
 
-    INVARIANT: an outcome is said of a message that has come whole. A sender may take one for a failure that comes while
-    it still sends: Artemis closes the connection, with all links on it.
+    INVARIANT: an outcome is sent only after the whole message has arrived. A sender may treat an earlier outcome as a
+    failure: Artemis closes the connection, with all links on it.
 
-    unsaid  the message under way and its outcome, which is said when its end has come (`tell_outcome`)
+    unsaid  the message that is arriving and its outcome. `tell_outcome` sends the outcome when the message has ended
     """
 
     __slots__ = ("_offered", "unsaid")
@@ -859,20 +881,20 @@ class _Granting(_Wire):
         self._offered: frozenset[int] | None = None
 
     def update(self, delivery: Handle, state: int) -> None:
-        """Give `delivery` this state; an outcome not before the end of the message."""
+        """Gives `delivery` this state. Delays an outcome until the end of the message."""
         if ACCEPTED <= state <= MODIFIED and _partial(delivery):
             self.unsaid = delivery, state
         else:
             _update(delivery, state)
 
     def tell_outcome(self) -> None:
-        """The message has come whole, or its link is about to be closed: say its outcome, if it has one already."""
+        """Sends the outcome that waits: the message has arrived completely, or its link is about to be closed."""
         if self.unsaid is not None:
             (delivery, state), self.unsaid = self.unsaid, None
             _update(delivery, state)
 
     def told(self, delivery: Handle) -> int:
-        """The state that the peer was given or is about to be, 0 for none."""
+        """Returns the state that the router gave the peer or is about to give, 0 for none."""
         if self.unsaid is not None and self.unsaid[0] == delivery:
             return self.unsaid[1]
         return super().told(delivery)
@@ -883,7 +905,7 @@ class _Granting(_Wire):
 
     @property
     def offered(self) -> frozenset[int]:
-        """The outcomes that the peer's source offers; where it names none, all."""
+        """The outcomes that the peer's source offers. All outcomes if the source names none."""
         if self._offered is None:
             named = symbols_of(self._outcomes)
             known = (_OUTCOMES[name] for name in named if name in _OUTCOMES)
@@ -891,11 +913,11 @@ class _Granting(_Wire):
         return self._offered
 
     def give(self, delivery: Handle, state: int) -> None:
-        """Give an outcome, or what the source offers in its place; the caller settles. Source: AMQP 1.0 §3.5.3.
+        """Gives an outcome, or the one that the source offers instead. The caller settles. Source: AMQP 1.0 §3.5.3.
 
-        modified is with delivery-failed: it may have reached a receiver.
+        A modified outcome has delivery-failed set: the message may have reached a receiver.
 
-        RabbitMQ 3 ends the session for one that its source does not offer.
+        RabbitMQ 3 ends the session if it gets an outcome that its source does not offer.
         """
         chosen = state
         if state in _INSTEAD and state not in self.offered:
@@ -914,14 +936,14 @@ class _Granting(_Wire):
             super().relay_state(delivery, origin, state)
 
     def _agree_on_settlement(self) -> None:
-        """Messages are taken settled and unsettled, as the sender likes."""
+        """Accepts settled and unsettled messages, as the sender prefers."""
         mode = lib.pn_link_remote_snd_settle_mode(self.link)
         if mode in (lib.PN_SND_SETTLED, lib.PN_SND_UNSETTLED):
             lib.pn_link_set_snd_settle_mode(self.link, mode)
 
     @property
     def fills_session(self) -> bool:
-        """Is the session full, so that its other links are held up?"""
+        """True if the session is full, so that this link delays the other links of the session."""
         return len(self.session.wires) > 1 and self.session.is_full
 
     def grant(self, credit: int) -> None:
@@ -934,7 +956,7 @@ class _Granting(_Wire):
         lib.pn_link_set_drain(self.link, False)
 
     def reject(self, delivery: Handle, condition: Condition) -> None:
-        """Give the outcome rejected with this error; the caller settles."""
+        """Gives the outcome rejected with this error. The caller settles."""
         set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
         self.give(delivery, REJECTED)
 
@@ -948,7 +970,10 @@ def _paying(pay: Callable[[int], None], plain: Callable[..., None]) -> Callable[
 
 
 def _settle_or_abort(delivery: Handle) -> None:
-    """Of one that was not completed proton would keep what is not sent, and count it for ever."""
+    """Settles the delivery, or aborts it if it is incomplete.
+
+    proton would keep the unsent part of an incomplete delivery, and count it forever.
+    """
     if lib.pn_link_current(lib.pn_delivery_link(delivery)) == delivery:
         lib.pn_delivery_abort(delivery)
     else:
@@ -956,7 +981,7 @@ def _settle_or_abort(delivery: Handle) -> None:
 
 
 def _exhaust(steps: Iterator[None]) -> None:
-    """Do them in one go."""
+    """Runs all steps at once."""
     for _ in steps:
         pass
 
@@ -964,14 +989,16 @@ def _exhaust(steps: Iterator[None]) -> None:
 class IncomingWire(_Granting):
     """A link on which the router receives.
 
-    state                   forward  stream    what comes
-    closed                  None     None      is settled unread; before `admit` and after `release_core`
-    idle                    set      None      is forwarded when it is whole; more than fits in one piece is begun
-    streaming, discarding   set      a reader  is read: by a stream, which passes it on, or by what throws it away
-    held                    set      _HELD     stays where it is
-    last                    None     either    the same, and nothing is forwarded behind it
+    state                   forward  stream    incoming messages
+    closed                  None     None      are settled unread; before `admit` and after `release_core`
+    idle                    set      None      are forwarded when they are complete. A message too large for one piece
+                            is begun as a stream
+    streaming, discarding   set      a reader  are read, either by a stream that forwards them or by a reader that
+                            discards them
+    held                    set      _HELD     stay in the engine
+    last                    None     either    are treated as above, but no further message is forwarded
 
-    is_held  after the message that streams the link is held
+    is_held  True if the link becomes held after the message that streams
     hold() and go_on() are for rates; read_by(), drop_reader(), end_message() and end_stream() for readers;
     take_no_more(), read_out() and release_core() for the link's end.
     """
@@ -985,7 +1012,7 @@ class IncomingWire(_Granting):
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
         self.address: object = None
-        # Called with `core` and `address`, whose types `admit` has compared.
+        # The wire passes `core` and `address` to it. `admit` checks that their types fit.
         self.forward: Callable[..., None] | None = None
         self.begin: Callable[..., None] | None = None
         self.plain: Callable[..., None] | None = None  # `forward` without payment
@@ -993,7 +1020,7 @@ class IncomingWire(_Granting):
         self.on_updated: Callable[[Handle], None] | None = None
         self.is_held = False
         self.stream: Reader | None = None
-        self.untaken = 0  # deliveries that came and were not taken, when they were last counted
+        self.untaken = 0  # deliveries that had arrived and were not taken, at the latest count
 
     # States
 
@@ -1005,11 +1032,11 @@ class IncomingWire(_Granting):
         begin: Callable[[T, A, Handle, int], None],
         on_updated: Callable[[Handle], None],
     ) -> None:
-        """From now on messages are forwarded.
+        """From now on the wire forwards messages.
 
-        forward     (taker, address, delivery, bytes): the message is in MESSAGE, and the next is current
-        begin       the same for the first bytes of a message that does not come in one piece
-        on_updated  the sender gave a state, or settled
+        forward     (taker, address, delivery, bytes): the message is in MESSAGE, and the next delivery is current
+        begin       (taker, address, delivery, bytes): the first bytes of a message that does not arrive in one piece
+        on_updated  called when the sender gave a state or settled
         """
         self.core, self.address = taker, address
         self.forward = self.plain = forward
@@ -1017,24 +1044,27 @@ class IncomingWire(_Granting):
         self.on_updated = on_updated
 
     def forward_by(self, forward: Callable[..., None]) -> None:
-        """Replace the `forward` that `admit` was given by another for the same taker and address."""
+        """Replaces the `forward` given to `admit` by another one for the same taker and address."""
         self.plain = forward
         self.pay_by(self.pay)
 
     def pay_by(self, pay: Callable[[int], None] | None) -> None:
-        """Call `pay` with the size of each message, or of the first bytes of a streamed one, before it is forwarded."""
+        """Sets `pay`, which is called with the size of each message before the message is forwarded.
+
+        For a streamed message it gets the size of the first bytes.
+        """
         self.pay, plain = pay, self.plain
         if self.forward is not None and plain is not None:
             self.forward = plain if pay is None else _paying(pay, plain)
 
     def hold(self) -> None:
-        """Take nothing more, but for the rest of a message that streams."""
+        """Takes nothing more, except the rest of a message that streams."""
         self.is_held = True
         if self.stream is None:
             self.stream = _HELD
 
     def go_on(self) -> None:
-        """Take the messages that came meanwhile."""
+        """Takes the messages that arrived while the link was held."""
         self.is_held = False
         if self.stream is _HELD:
             self.stream = None
@@ -1043,37 +1073,37 @@ class IncomingWire(_Granting):
             self.stream.more()
 
     def read_on(self) -> None:
-        """Take more of the message that streams, and no other."""
+        """Takes more of the message that streams, but no other message."""
         if self.stream is not None:
             self.stream.more()
 
     def read_by(self, reader: Reader) -> None:
-        """The current message is read by `reader`, which ends that with `end_stream`."""
+        """Gives the current message to `reader`, which calls `end_stream` when it has finished."""
         self.stream = reader
 
     def drop_reader(self) -> None:
-        """Nobody reads the current message any more."""
+        """Removes the reader of the current message."""
         self.stream = _HELD if self.is_held else None
 
     def end_message(self) -> None:
-        """The streamed message has been read to its end."""
+        """Ends the current message after its reader has read all of it."""
         self.tell_outcome()
         _advance(self.link)
         self.end_stream()
 
     def end_stream(self) -> None:
-        """The link is free for its next message, which may be waiting here already: proton tells of each once."""
+        """Frees the link for its next message, which may have arrived already: proton reports each only once."""
         self.drop_reader()
         self.engine.afterwards.append(self.catch_up)
         self.engine.touch()
 
     def abort_stream(self) -> None:
-        """The message that streams, if one does, will never be whole."""
+        """Aborts the message that streams, if there is one: it will never be complete."""
         if self.stream is not None:
             self.stream.abort()
 
     def take_no_more(self) -> None:
-        """Forward no message any more, received ones included, but for the rest of a streamed message."""
+        """Forwards no further message, not even one already received, except the rest of a streamed message."""
         self.forward = None
 
     def free_charges(self) -> None:
@@ -1082,24 +1112,26 @@ class IncomingWire(_Granting):
         self.untaken = 0
 
     def answer_detach(self, *, is_closed: bool) -> None:
-        """As the others' do. The session's other links learn of the window that the last messages here have taken: with
-        the link proton forgets that they are to.
+        """Answers the peer's Detach, and sends the session's window if the session has other links.
+
+        The last messages of this link may have used up the window, and proton forgets to send it again when the link is
+        released.
         """
         super().answer_detach(is_closed=is_closed)
         if self.session.wires:
             self.session.show_window()
 
     def read_out(self) -> None:
-        """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
+        """Takes every byte that has arrived, even if receivers are slow: the link is ending (routing §9.4, §24)."""
         if not self.engine.is_deaf:
             _exhaust(self.reading_out())
 
     def reading_out(self) -> Iterator[None]:
-        """`read_out`, in steps, also where the connection is going. They end where a message ends the connection."""
+        """Does `read_out` in steps, also if the connection is ending. Stops if a message ends the connection."""
         was_held, was_deaf = False, self.engine.is_deaf
         while (reader := self.stream) is not None and self.engine.is_deaf == was_deaf:
             if reader is _HELD:
-                # Attack: send without credit and detach, again and again; no rate would hold that back.
+                # Attack: a peer that sends without credit and detaches, repeatedly; no rate limit would delay it.
                 self.is_held, self.stream, was_held = False, None, True
             else:
                 reader.hurry()
@@ -1112,22 +1144,22 @@ class IncomingWire(_Granting):
 
     @property
     def reader(self) -> Reader | None:
-        """Reads the message that does not come in one piece; None: none does."""
+        """The reader of the message that does not arrive in one piece, or None."""
         return self.stream if self.stream is not _HELD else None
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes that wait of the message whose end has not come; -1: there is none."""
+        """The unread bytes of the message that is still incomplete, or -1 if no message is incomplete."""
         delivery = lib.pn_link_current(self.link)
         return int(lib.pn_delivery_pending(delivery)) if delivery and _partial(delivery) else -1
 
     @property
     def has_full_session(self) -> bool:
-        """May the sender send nothing more on the session until some of what it sent has been read?"""
+        """True if the sender may send nothing more on the session until some of its data has been read."""
         return self.session.is_full
 
     def give_up(self, condition: Condition) -> None:
-        """Reject the message whose end has not come; its receivers learn that they do not get the rest."""
+        """Rejects the message that is incomplete. Its receivers learn that they do not get the rest."""
         delivery = lib.pn_link_current(self.link)
         self.abort_stream()
         if delivery and _partial(delivery):
@@ -1137,34 +1169,34 @@ class IncomingWire(_Granting):
             self._throw_away()
 
     def _throw_away(self) -> None:
-        """Read what has come of a message that nobody gets, and do not settle it before its end has come.
+        """Reads what has arrived of a message that no receiver gets, and does not settle it before its end has arrived.
 
-        Of a settled one proton drops what still comes and counts it towards the session's window for ever, so that the
-        session's other links lack it.
+        If it were settled, proton would drop the rest of it but count that towards the session's window forever. The
+        session's other links would lack this part of the window.
         """
         self.session.show_window()
         while self.read():
             pass
 
     def release_core(self) -> None:
-        """The core has let go of the link: later messages are discarded."""
+        """Detaches the link from the core: later messages are discarded."""
         self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
         self.is_held, self.unsaid = False, None
 
     # Incoming messages
 
     def on_message(self, delivery: Pointer) -> None:
-        """A complete message came, and nothing else of it. Hot: see docs/journeys.md before adding anything."""
+        """Handles a complete message. Hot: see docs/journeys.md before adding anything."""
         if self.forward is None or self.stream is not None or self.untaken:
             self.on_delivery(delivery)
         else:
             self.forward(self.core, self.address, delivery, _take(self.link))
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """A transfer came, or the sender's disposition."""
+        """Handles a transfer, or the sender's disposition."""
         if self.stream is not None and _queued(self.link) > _credit(self.link):
-            # Attack: while nothing is taken, messages without credit would fill our memory. Proton holds its peers to
-            # neither their credit nor the session's window.
+            # Attack: while nothing is taken, messages without credit would fill our memory. Proton enforces neither the
+            # credit nor the session's window.
             if self.core is not None:
                 self.core.on_excess()
             return
@@ -1181,12 +1213,12 @@ class IncomingWire(_Granting):
             self._on_unusual(delivery, size)
             return
         if _remote_state(delivery) and size > 0 and self.core is not None and self.core.relays_states:
-            self._begin(delivery, size)  # as a stream, which keeps the state for as long as the message waits
+            self._begin(delivery, size)  # a stream keeps the state while the message waits
             if self.untaken:
                 self._count_untaken()
             return
         _advance(self.link)
-        # A state on the transfer itself. The message may be settled once it is forwarded.
+        # The transfer itself has a state. The message may be settled once it is forwarded.
         has_state = _remote_state(delivery) and not _is_settled(delivery)
         if _remote_state(delivery) and self.core is not None and self.core.refuses(delivery):
             return
@@ -1197,13 +1229,13 @@ class IncomingWire(_Granting):
             self._count_untaken()
 
     def _count_untaken(self) -> None:
-        """Charge for what the engine holds on this link and its session."""
+        """Charges for what the engine holds on this link and its session."""
         session, untaken = self.session, int(_queued(self.link))
         session.untaken += untaken - self.untaken
         self.untaken = untaken
         session.charge_incoming()
         if untaken:
-            # proton says nothing of what comes for a delivery behind the one that is being read.
+            # proton reports nothing that arrives for a delivery after the one that is being read.
             self.engine.watch(session)
 
     def _on_partial(self, delivery: Pointer) -> None:
@@ -1226,7 +1258,7 @@ class IncomingWire(_Granting):
 
     def _on_unusual(self, delivery: Pointer, size: int) -> None:
         if self.forward is None:
-            # The link was refused or closed while transfers were on their way: nobody may have them.
+            # The link was refused or closed while transfers were on their way: no receiver may get them.
             if _partial(delivery):
                 self._throw_away()
             else:
@@ -1235,7 +1267,8 @@ class IncomingWire(_Granting):
         elif size == MESSAGE_BYTES:
             self._begin(delivery, size)
         else:
-            # Aborted before any of it was forwarded: invisible to receivers; its credit returns.
+            # Aborted before any of it was forwarded: receivers have seen nothing of it, and the sender gets its credit
+            # back.
             _settle(delivery)
             if self.core is not None:
                 self.core.on_aborted()
@@ -1244,9 +1277,9 @@ class IncomingWire(_Granting):
         _exhaust(self._catching_up())
 
     def _catching_up(self, *, needs_credit: bool = False) -> Iterator[None]:
-        """Take the deliveries that came while a streamed message was in their way, one a step.
+        """Takes the deliveries that arrived while a streamed message blocked them, one in each step.
 
-        needs_credit  take only those that there is credit for, and settle the others
+        needs_credit  True to take only deliveries that have credit, and to settle the others
         """
         seen = ffi.NULL
         while self.forward is not None:
@@ -1273,7 +1306,10 @@ class IncomingWire(_Granting):
         return DeliveryState(code, encoded_data(lib.pn_disposition_data(lib.pn_delivery_remote(delivery))))
 
     def read(self) -> int:
-        """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
+        """Reads what has arrived of the current delivery into MESSAGE.
+
+        Returns its bytes, or 0 if nothing waits or it has ended.
+        """
         size = int(_recv(self.link, MESSAGE_C, STREAM_AT_BYTES))
         self._count_untaken()
         return max(size, 0)
@@ -1282,22 +1318,23 @@ class IncomingWire(_Granting):
 class ConfirmedWire(IncomingWire):
     """A link whose sender asks for rcv-settle-mode second: a delivery is settled after its sender has settled it.
 
-    Its credit comes back then, not before. Attack: a sender that settles nothing, whose deliveries the engine keeps.
+    The sender gets its credit back only then. Attack: a sender that settles nothing, so that the engine keeps its
+    deliveries.
     """
 
     __slots__ = ("_concluded", "_withheld")
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
-        self._concluded: set[Handle] = set()  # deliveries that have their outcome, and are not settled
-        self._withheld = 0  # credit for as many of them
+        self._concluded: set[Handle] = set()  # deliveries that have an outcome and are not settled
+        self._withheld = 0  # credit that is not granted because of such deliveries
 
     def _agree_on_settlement(self) -> None:
         super()._agree_on_settlement()
         lib.pn_link_set_rcv_settle_mode(self.link, lib.PN_RCV_SECOND)
 
     def settle(self, delivery: Handle) -> None:
-        # The answer to the Attach of a routed link says what its container does.
+        # For a routed link, the mode comes from the container's answer to the Attach.
         is_second = lib.pn_link_rcv_settle_mode(self.link) == lib.PN_RCV_SECOND
         if is_second and self.told(delivery) and not _is_settled(delivery):
             self._concluded.add(delivery)
@@ -1332,10 +1369,11 @@ class OutgoingWire(_Wire):
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
-        # The delivery-count that the receiver's credit is up to, where it drains the link and awaits our answer.
+        # The delivery-count that the receiver's credit reaches, if the receiver drains the link and waits for our
+        # answer.
         self.drain_limit: int | None = None
         self.place: tuple[int, int] | None = None  # channel and handle of our Attach, once it is written
-        self.next_tag: bytes | None = None  # of the delivery that is begun next; None: one of our own
+        self.next_tag: bytes | None = None  # of the next delivery; None: the engine chooses a tag
         self.on_delivery = self.on_accepted = _settle
         self.on_credit: Callable[[], None] | None = None
 
@@ -1347,11 +1385,11 @@ class OutgoingWire(_Wire):
         on_accepted: Callable[[Handle], None],
         on_credit: Callable[[], None],
     ) -> None:
-        """From now on the core hears of each event.
+        """Sets the callbacks of the core, which the engine calls from now on.
 
-        on_delivery  a disposition came
-        on_accepted  the same for accepted and settled: the usual one, and hot
-        on_credit    the receiver granted some, or asks to drain
+        on_delivery  the receiver sent a disposition
+        on_accepted  the receiver accepted and settled: the most frequent disposition, and hot
+        on_credit    the receiver granted credit, or asks to drain
         """
         self.core = core
         self.on_delivery = on_delivery
@@ -1362,12 +1400,15 @@ class OutgoingWire(_Wire):
         return (wire.core for wire in self.session.wires.values())
 
     def release_core(self) -> None:
-        """The core has let go of the link: late dispositions are settled and forgotten."""
+        """Detaches the link from the core: later dispositions are settled and ignored."""
         self.core = self.on_credit = None
         self.on_delivery = self.on_accepted = _settle_or_abort
 
     def _agree_on_settlement(self) -> None:
-        """A receiver that wants settled messages gets no others; `unsettled` is for the sender of each to choose."""
+        """Agrees to send only settled messages if the receiver wants that.
+
+        If it asks for `unsettled`, each message's sender decides.
+        """
         if self.wants_settled:
             lib.pn_link_set_snd_settle_mode(self.link, lib.PN_SND_SETTLED)
         if lib.pn_link_remote_rcv_settle_mode(self.link) == lib.PN_RCV_SECOND:
@@ -1375,12 +1416,12 @@ class OutgoingWire(_Wire):
 
     @property
     def is_congested(self) -> bool:
-        """The session holds so much that the peer has not opened its window for that nothing may be added."""
+        """True if the session already holds too many bytes that wait for the peer's window: nothing may be added."""
         return self.session.is_congested
 
     @property
     def backlog_bytes(self) -> int:
-        """Bytes of the link's session that have not left."""
+        """The bytes of the link's session that have not left."""
         return self.session.backlog_bytes
 
     @property
@@ -1388,7 +1429,7 @@ class OutgoingWire(_Wire):
         return bool(lib.pn_link_remote_snd_settle_mode(self.link) == lib.PN_SND_SETTLED)
 
     def send(self, size: int) -> Handle:
-        """Send the first `size` bytes of MESSAGE as one delivery; the caller settles it or keeps the handle."""
+        """Sends the first `size` bytes of MESSAGE as one delivery. The caller settles it or keeps the handle."""
         return _send_whole(self.link, size)
 
     def send_bytes(self, payload: bytes) -> Handle:
@@ -1398,7 +1439,7 @@ class OutgoingWire(_Wire):
         return delivery
 
     def begin(self) -> Handle:
-        """Start a delivery that grows by `append` until `finish`."""
+        """Starts a delivery that grows by `append` until `finish`."""
         tag, self.next_tag = self.next_tag, None
         made: Handle
         if tag is None:
@@ -1412,43 +1453,49 @@ class OutgoingWire(_Wire):
         return made
 
     def send_as(self, size: int, origin: Handle) -> Handle:
-        """As `send`, with the tag of another delivery."""
+        """Sends like `send`, with the tag of another delivery."""
         return _send_as(self.link, size, origin)
 
     def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
-        """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
+        """Returns a function (size, at, inserted, its length) that sends like `send`, with `inserted` before byte `at`.
+
+        `at` must not be greater than `size`.
+        """
         return partial(_send_with, self.link)
 
     def give_state(self, delivery: Handle, state: DeliveryState) -> None:
         if state.data:
             frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
-            # Attack: as in `relay_state`.
+            # Attack: see `relay_state`.
             if frame and len(state.data) > frame - OTHER_FIELDS_BYTES:
                 return
             put_encoded(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), state.data)
         self.update(delivery, state.code)
 
     def append(self, payload: bytes, at: int, size: int) -> None:
-        """`size` bytes of `payload`, from `at` on, go on the delivery that has begun."""
+        """Adds `size` bytes of `payload`, from `at` on, to the delivery that has begun."""
         _send(self.link, ffi.from_buffer(payload) + at if at else payload, size)
 
     def finish(self) -> None:
         _advance(self.link)
 
     def abort(self, delivery: Handle) -> None:
-        """End a growing delivery so that the peer will not take it for a message. Settles it."""
+        """Ends a growing delivery so that the peer does not take it for a complete message. Settles it."""
         lib.pn_delivery_abort(delivery)
 
     def cut_short(self) -> None:
-        """Without that proton settles with the link what was begun, and what the peer has of it looks whole."""
+        """Aborts the delivery that has begun.
+
+        Otherwise proton settles it with the link, and the peer takes it as complete.
+        """
         growing = lib.pn_link_current(self.link)
         if growing:
             lib.pn_delivery_abort(growing)
 
     def drop_unsent(self, latest: Iterable[Handle]) -> None:
-        """The link is about to be released: what has not left of its unsettled deliveries never does, and is freed.
+        """Frees the unsent unsettled deliveries of a link that is about to be released: they can never leave.
 
-        latest  the latest first
+        latest  the unsettled deliveries, the latest first
         """
         for delivery in latest:
             if not lib.pn_delivery_pending(delivery):
@@ -1456,7 +1503,7 @@ class OutgoingWire(_Wire):
             lib.pn_delivery_abort(delivery)
 
     def buffered(self, delivery: Handle) -> int:
-        """Bytes of a growing delivery that are not yet in a frame."""
+        """Returns the bytes of a growing delivery that are not yet in a frame."""
         return int(lib.pn_delivery_pending(delivery))
 
     @property
@@ -1464,7 +1511,7 @@ class OutgoingWire(_Wire):
         return bool(lib.pn_link_get_drain(self.link))
 
     def drained(self) -> None:
-        """Give up the credit that is left, if any, and say so."""
+        """Gives up the remaining credit, if any, and sends that to the receiver."""
         if lib.pn_link_drained(self.link) > 0:
             self.drain_limit = None
         elif self.drain_limit is not None:

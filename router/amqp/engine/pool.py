@@ -1,12 +1,12 @@
-"""Releases the deliveries that proton keeps.
+"""Releases the settled deliveries that proton keeps.
 
-proton keeps every delivery that is settled for a later one of its connection, with the buffer that its message filled
-and what its outcome said, until the connection ends; a buffer never becomes smaller. Attack: a peer has many large
-messages under way, or outcomes with long descriptions, lets them be settled, and stays; then the same on its next
-connection. Budgets cover what is under way.
+proton keeps every settled delivery until the connection ends, to use it again. It also keeps the delivery's buffer,
+which never becomes smaller, and the text of its outcome. Attack: a peer has many large messages under way, or outcomes
+with long descriptions, lets them be settled, and stays connected. It repeats this on its next connection. Budgets pay
+only for what is under way.
 
-proton has no function for that, so its list of them is looked for in a connection of our own, once. Where it is not
-found, they stay, as they do without this (docs/security.md).
+proton has no function for that, so this module searches its list of them once, in a connection of its own. If the list
+is not found, the deliveries stay, as without this module (docs/security.md).
 """
 
 import ctypes
@@ -19,23 +19,24 @@ from typing import Final
 
 from router.amqp.engine.library import Pointer, ffi, lib
 
-# So many are released at once: a tenth of a millisecond.
+# The number released at once: this takes a tenth of a millisecond.
 _AT_ONCE: Final = 64
 
-# pn_list_t: the class of its elements, capacity, size, elements. An object's head, which lies before it, has its class,
-# too. So in proton 0.40; other versions are known by what is found.
+# pn_list_t: the class of its elements, capacity, size, elements. The head of an object, which is before it, also
+# contains its class. This is the layout of proton 0.40. For other versions the search shows whether it matches.
 _LIST: Final = Struct("@PNNP")
-_SIZE, _ELEMENTS = 2, 3  # by words
+_SIZE, _ELEMENTS = 2, 3  # as indexes of words
 _WORD: Final = Struct("@P")
 _WRITE: Final = ctypes.CDLL(None).write
 _HEAD_BYTES: Final = 16
-_CONNECTION_BYTES: Final = 512  # it is shorter
+_CONNECTION_BYTES: Final = 512  # a connection is shorter
 
 
 def _read(address: int, size: int) -> bytes:
-    """Up to `size` bytes of this process's memory; fewer, perhaps none, where there is no such memory.
+    """Returns up to `size` bytes of this process's memory; fewer, perhaps none, if there is no such memory.
 
-    The system copies them into a pipe. It refuses what cannot be read, where a look of our own would be the end.
+    The system copies them into a pipe. It refuses memory that cannot be read, where a direct read would end the
+    process.
     """
     source, sink = os.pipe()
     try:
@@ -47,7 +48,7 @@ def _read(address: int, size: int) -> bytes:
 
 
 def _word(address: int) -> int:
-    """The word there; 0 where there is no such memory."""
+    """Returns the word at the address; 0 if there is no such memory."""
     word = _read(address, _WORD.size)
     return int.from_bytes(word, sys.byteorder) if len(word) == _WORD.size else 0
 
@@ -57,7 +58,7 @@ def _address(pointer: Pointer) -> int:
 
 
 def _find() -> int | None:
-    """Where in a connection the pointer to the list is, in bytes. None: nowhere."""
+    """Returns the offset in a connection of the pointer to the list, in bytes, or None if it is not found."""
     connection = lib.pn_connection()
     try:
         link = lib.pn_sender(lib.pn_session(connection), b"pool")
@@ -65,7 +66,7 @@ def _find() -> int | None:
         delivery = lib.pn_delivery(link, ffi.new("pn_bytes_t *", (1, tag))[0])
         lib.pn_delivery_settle(delivery)
         start, kind = _address(connection), _word(_address(delivery) - _HEAD_BYTES)
-        # Word by word, so that nothing behind an object's end is read where the list is found.
+        # Word by word, so that nothing after an object's end is read if the list is found.
         for at in range(start, start + _CONNECTION_BYTES, _WORD.size):
             candidate = _word(at)
             if not kind or not candidate or _word(candidate) != kind:
@@ -83,12 +84,12 @@ _AT: Final = _find()
 
 
 def kept(connection: Pointer) -> int:
-    """How many settled deliveries proton keeps for the connection; 0 where that is not known."""
+    """Returns the number of settled deliveries that proton keeps for the connection; 0 if it is unknown."""
     return int(_list(connection)[_SIZE]) if _AT is not None else 0
 
 
 def releasing(connection: Pointer) -> Iterator[None]:
-    """Release them, in steps. The connection has to live until each; no function of proton's is under way."""
+    """Releases the kept deliveries in steps. At each step the connection must exist, and no proton function may run."""
     steps = _releasing(connection)
     while list(islice(steps, _AT_ONCE)):
         yield
@@ -104,5 +105,5 @@ def _releasing(connection: Pointer) -> Iterator[bool]:
 
 
 def _list(connection: Pointer) -> Pointer:
-    """Its words."""
+    """Returns the words of the list."""
     return ffi.cast("uintptr_t **", ffi.cast("char *", connection) + _AT)[0]

@@ -1,7 +1,7 @@
 /* The steps that every message takes through proton, each as one call from Python instead of up to six.
  *
- * Nothing here decides anything. tests/amqp/twins has the same in Python, with which tests compare it. proton's functions are handed over by `bind`, from the library that Python
- * has loaded: nothing is linked, and no header of proton's is needed.
+ * The code makes no decisions. tests/amqp/twins has the same in Python, and tests compare the two. `bind` gets proton's
+ * functions from the library that Python has loaded. So nothing is linked, and no header of proton is needed.
  */
 
 #include <stdbool.h>
@@ -52,16 +52,16 @@ static struct {
 
 static step_t step;
 static int DELIVERY, LINK_FLOW;
-static uint64_t heard; /* of the other events those that lead to anything: one bit each */
+static uint64_t heard; /* the other events that have an effect: one bit each */
 static uint64_t ACCEPTED;
-static int64_t slice_ns; /* how long the events from `first_event` on may take; 0: no end */
+static int64_t slice_ns; /* the time for the events from `first_event` on; 0: no limit */
 static int64_t deadline_ns;
 static char *message, *output;
 static size_t message_bytes, output_bytes;
 
 enum { NOTHING = 0, MESSAGE = -1, OUTCOME = -2, TRANSFER = -3, FLOW = -4 };
 
-/* Returns NULL, and binds nothing, when `count` functions are not what is wanted. */
+/* Returns NULL, and binds nothing, if `count` is not the expected number of functions. */
 static step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t heard_kinds, uint64_t accepted,
                     char *message_buffer, size_t message_size, char *output_buffer, size_t output_size) {
   if (count * sizeof *functions != sizeof pn) return NULL;
@@ -78,7 +78,7 @@ static step_t *bind(void **functions, size_t count, int delivery, int link_flow,
 }
 
 #ifdef CLOCK_MONOTONIC_COARSE
-#define CLOCK CLOCK_MONOTONIC_COARSE /* exact to some milliseconds, and a fraction of the price */
+#define CLOCK CLOCK_MONOTONIC_COARSE /* exact to some milliseconds, at a fraction of the cost */
 #else
 #define CLOCK CLOCK_MONOTONIC
 #endif
@@ -139,13 +139,13 @@ static ssize_t take(void *link) {
 }
 
 static void *new_delivery(void *link) {
-  static uint64_t number; /* proton copies the tag; unique per process, so per link */
+  static uint64_t number; /* proton copies the tag; unique in the process, so in each link too */
   number++;
   tag_t tag = {sizeof number, (const char *)&number};
   return pn.delivery(link, tag);
 }
 
-/* Without the memory for a delivery nothing is sent, lest the bytes go on another's: NULL. */
+/* Returns NULL and sends nothing if there is no memory for a delivery: the bytes would go on another delivery. */
 static void *send_whole(void *link, size_t size) {
   void *delivery = new_delivery(link);
   if (!delivery) return NULL;
@@ -154,7 +154,7 @@ static void *send_whole(void *link, size_t size) {
   return delivery;
 }
 
-/* As `send_whole`, with the tag of `origin`. */
+/* Does the same as `send_whole`, with the tag of `origin`. */
 static void *send_as(void *link, size_t size, void *origin) {
   void *delivery = pn.delivery(link, pn.delivery_tag(origin));
   if (!delivery) return NULL;
@@ -163,8 +163,8 @@ static void *send_as(void *link, size_t size, void *origin) {
   return delivery;
 }
 
-/* As `send_whole`, with `inserted` before the byte at `at`, which is not behind `size`. A short one is put together first:
- * that costs less than three calls. */
+/* Does the same as `send_whole`, with `inserted` before the byte at `at`, which must be at most `size`. A short message
+ * is put together first: that costs less than three calls. */
 static void *send_with(void *link, size_t size, size_t at, const char *inserted, size_t inserted_size) {
   static char whole[1024];
   void *delivery = new_delivery(link);
@@ -188,13 +188,14 @@ static void accept(void *delivery) {
   pn.delivery_settle(delivery);
 }
 
-/* proton gives out no more at once than the peer takes in a frame. When it gives less than PULLS_ALL that is all. */
+/* proton gives out at most one frame of the peer's maximum size at once. If it gives less than PULLS_ALL, there is no
+ * more. */
 enum { SHORTEST = 8, LONGEST_FLOW = 64, ROOM = 512, PULLS_ALL = 8 * 1024 };
 
 static size_t size_at(const uint8_t *at) { return (size_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]; }
 
-/* The size of the frame at `at`, of `size` bytes, as it is to be sent: as it is, or a Flow of a link or a session that has
- * gone, which is made the session's own or left out. See steps.py. */
+/* Returns the size of the frame at `at`, of `size` bytes, in the form to be sent. Most frames stay unchanged. A Flow of
+ * a link that is gone becomes a Flow of the session. A Flow of a session that is gone is left out. See steps.py. */
 static size_t mended(uint8_t *at, size_t size) {
   size_t head, fields, field;
   if (size < 18 || at[8] || at[9] != 0x53 || at[10] != 0x13) return size;
@@ -213,9 +214,10 @@ static size_t mended(uint8_t *at, size_t size) {
   return fields;
 }
 
-/* Takes the frames in data[:size], of which the first `step.left` bytes belong to one that has begun before.
+/* Takes the frames in data[:size]. The first `step.left` bytes belong to a frame that began earlier.
  *
- * Returns how many bytes of them stay, and by `used` how many were looked at: a short beginning of a frame was not. */
+ * Returns how many of the bytes stay, and in `used` how many were handled: a short beginning of a frame is not handled.
+ */
 static size_t tidy(uint8_t *data, size_t size, size_t *used) {
   size_t at = step.left < size ? step.left : size, to = at, frame, kept;
   for (step.left -= at; at < size; at += frame) {
@@ -243,7 +245,7 @@ static ssize_t pull(void *transport, size_t left) {
     if ((size_t)pending < room) room = (size_t)pending;
     pn.transport_peek(transport, output + size, room);
     kept = tidy((uint8_t *)output + size, room, &used);
-    if (!used) kept = used = room; /* proton has no more of it, and is about to end */
+    if (!used) kept = used = room; /* proton has no more bytes of it, and is about to end */
     pn.transport_pop(transport, used);
     size += kept;
     if ((kept == room && used == room && room < PULLS_ALL) || output_bytes - size < ROOM) return (ssize_t)size;

@@ -1,7 +1,7 @@
 """The steps that every message takes through proton, each as one call of compiled code (steps.c).
 
-That spares the interpreter some twenty calls a message. The code decides nothing. Tests compare it with the same steps
-in Python.
+This saves about twenty interpreter calls for each message. The code makes no decisions. Tests compare it with the same
+steps in Python.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
 from router.values import Handle
 
-# The answers of `first_event` and `next_event`. Those of CONTROL are their proton number, which is positive;
-# any other is passed over.
+# The results of `first_event` and `next_event`. Events of CONTROL have their proton number, which is positive. All
+# other events are skipped.
 NOTHING: Final = 0
 MESSAGE: Final = -1  # a complete message of less than MESSAGE_BYTES, without a state
 OUTCOME: Final = -2  # the receiver has accepted and settled
@@ -27,28 +27,31 @@ CONTROL: Final = (
     lib.PN_CONNECTION_REMOTE_CLOSE,
     lib.PN_TRANSPORT_ERROR,
 )
-# `pull` has taken everything when it took less than this. Proton gives no more at once than the peer takes in a frame,
-# and no less than that while it has more.
+# `pull` has taken everything if it took less than this. Proton gives at most one peer's frame at once, and at least
+# that while it has more.
 PULLS_ALL_BYTES: Final = 8 * 1024
 
 
 class Steps(NamedTuple):
-    """step         after MESSAGE, OUTCOME and TRANSFER: `step.link`, `step.delivery`; after FLOW: `step.link`; after
-                 NOTHING: `step.is_late` says whether it was the time that has run out, and there are more
+    """The compiled functions.
+
+    step         after MESSAGE, OUTCOME and TRANSFER: `step.link`, `step.delivery`; after FLOW: `step.link`; after
+                 NOTHING: `step.is_late` is True if the time has run out and there are more events
     set_slice    (nanoseconds) → from now on `next_event` stops that long after `first_event`; 0: never
-    first_event  (collector) → what the next event is
-    next_event   (collector) → the same, after taking off the event before
-    take         (link) → bytes of its current message, which is now in the message buffer; the next is current
-    new_delivery (link) → a delivery with a tag of its own, to be filled
-    send_whole   (link, bytes) → a delivery with the first bytes of the message buffer, complete
+    first_event  (collector) → the kind of the next event
+    next_event   (collector) → the same, after removing the previous event
+    take         (link) → bytes of its current message, which is now in the message buffer; the next message is current
+    new_delivery (link) → a delivery with a new tag, to be filled
+    send_whole   (link, bytes) → a complete delivery with the first bytes of the message buffer
     send_as      (link, bytes, origin) → the same with the tag of the delivery `origin`
-    send_with    (link, bytes, at, inserted, its bytes) → as send_whole, with `inserted` before the byte at `at` ≤ bytes
-    accept       (delivery): accept and settle it
-    pull         (transport, left) → bytes put into the output buffer; ≤ 0 when there are none. `left` of them belong to
-                 | a frame that has begun before; `step.left` says how many of the next ones do.
-                 | A Flow of a link that has gone becomes its session's own; one of a session that has gone is left out:
-                 | proton tells of a session's window by a link of which a delivery is settled, even where it has
-                 | detached that, and a peer closes the connection for a handle, or a channel, that it does not know
+    send_with    (link, bytes, at, inserted, inserted's length) → as send_whole, with `inserted` before the byte at `at`
+                 ≤ bytes
+    accept       (delivery): accepts and settles it
+    pull         (transport, left) → bytes put into the output buffer; ≤ 0 if there are none. `left` of them belong to a
+                 frame that began earlier; `step.left` is the same number for the next call. A Flow of a link that is
+                 gone becomes a Flow of its session. A Flow of a session that is gone is left out. The reason: proton
+                 sends a session's window by a link with a settled delivery, even if it has detached that link. A peer
+                 closes the connection for an unknown handle or channel
     """
 
     step: Any
@@ -96,7 +99,10 @@ _ANEW: Final = "router.amqp.engine._steps {}: run `make`, or install the router 
 
 
 def _bind() -> Steps:
-    """Errors: ImportError, where the steps are not compiled, or for another proton or from other sources than these."""
+    """Loads the compiled steps.
+
+    Errors: ImportError, if they are not compiled, or are compiled for another proton or from other sources.
+    """
     try:
         from router.amqp.engine._steps import ffi as steps_ffi
         from router.amqp.engine._steps import lib as steps

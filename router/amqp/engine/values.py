@@ -1,4 +1,4 @@
-"""AMQP control values out of proton's structures and into them: termini, conditions, properties."""
+"""Reads AMQP control values from proton's structures and writes them: termini, conditions, properties."""
 
 from functools import lru_cache
 from typing import Any, Final
@@ -9,10 +9,10 @@ from router.amqp.guard.shapes import field_of
 from router.amqp.terminus import Condition, Terminus, Violation
 from router.values import Array, Described, symbol, uint, ulong
 
-# More than this of one value in an Open, Attach or disposition is refused: an attacker could otherwise make us
-# decode megabytes of properties per frame.
+# The limit for one value in an Open, Attach or disposition. Attack: frames with megabytes of properties to decode.
 MAX_CONTROL_VALUE_BYTES: Final = 256 * 1024
-# Capabilities in one list. They stay decoded for as long as the link, and take many times their bytes in a frame.
+# The limit for capabilities in one list. They stay decoded as long as the link, and take many times their encoded
+# bytes.
 MAX_SYMBOLS: Final = 256
 
 _EXPIRY = {
@@ -28,13 +28,13 @@ _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORD
 
 
 _OUT_OF_MEMORY: Final = -10  # proton's error.h
-# Key of a dynamic terminus's properties.
+# The key in a dynamic terminus's properties.
 ROUTED_AS: Final = "x-opt-qd.address"
-# Where in a source or target its fields are; capabilities are a coordinator's first.
+# The indexes of fields in a source or target. A coordinator's capabilities are its first field.
 _NODE_PROPERTIES, _TARGETS_CAPABILITIES, _SOURCES_OUTCOMES, _SOURCES_CAPABILITIES = 5, 6, 9, 10
 _FLOW: Final = 0x13
 _ATTACH: Final = b"\x00\x53\x12"
-_ATTACH_BYTES: Final = 8 + 3 + 9 + 5 + 5  # what is looked at of one: fewer it never has
+_ATTACH_BYTES: Final = 8 + 3 + 9 + 5 + 5  # the bytes that are read of an Attach: it never has fewer
 _LIST8, _STR8, _UINT0, _SMALL_UINT = 0xC0, 0xA1, 0x43, 0x52
 
 
@@ -55,9 +55,9 @@ def text_of(value: Pointer) -> str | None:
 
 
 def value_of(encoded: bytes) -> Any:
-    """Decode a value that the peer wrote; None where it is empty.
+    """Decodes a value that the peer wrote; None if it is empty.
 
-    It is never asked of the engine, which would make a node of 72 bytes for each null in it, and keep them.
+    The engine is never asked for it, because it would make a node of 72 bytes for each null in it, and keep the nodes.
     """
     if not encoded:
         return None
@@ -71,7 +71,7 @@ def value_of(encoded: bytes) -> Any:
 
 
 def check(status: int) -> None:
-    """Look whether the engine had the memory that a call needed: else the connection ends. Errors: MemoryError"""
+    """Checks that the engine had enough memory for a call. Errors: MemoryError, which ends the connection"""
     if status == _OUT_OF_MEMORY:
         raise MemoryError
 
@@ -81,7 +81,7 @@ def put_value(data: Pointer, value: object) -> None:
 
 
 def put_encoded(data: Pointer, encoded: bytes) -> None:
-    """As `put_value`, of a value that is encoded already."""
+    """Writes like `put_value`, but a value that is already encoded."""
     lib.pn_data_clear(data)
     check(lib.pn_data_decode(data, encoded, len(encoded)))
 
@@ -109,12 +109,12 @@ def first_binary(data: Pointer) -> bytes | None:
 
 @lru_cache(maxsize=16)
 def encoded_symbols(symbols: Array) -> bytes:
-    """Of our own, which are always the same."""
+    """Encodes our own symbols, which are always the same."""
     return encode(symbols)
 
 
 def symbols_of(encoded: bytes) -> tuple[str, ...]:
-    """The symbols of a capabilities field: one symbol or an array of them (AMQP 1.0 `multiple`)."""
+    """Returns the symbols of a capabilities field: one symbol or an array of them (AMQP 1.0 `multiple`)."""
     value = value_of(encoded)
     if value is None:
         return ()
@@ -139,16 +139,16 @@ def condition_of(condition: Pointer) -> Condition | None:
 
 
 def close_frame(condition: Condition) -> bytes:
-    """A Close with an error, for when proton does not write it."""
+    """Returns a Close with an error, for cases in which proton does not write it."""
     error = Described(ulong(0x1D), [symbol(condition.name), condition.description])
     body = encode(Described(ulong(0x18), [error]))
     return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
 
 
 def place_of_attach(output: memoryview) -> tuple[int, int] | None:
-    """Channel and handle of the first Attach among our frames in `output`, which begins with a whole one.
+    """Returns channel and handle of the first Attach among our frames in `output`, which begins with a whole frame.
 
-    None: there is none. Proton chooses them and says so only on the wire.
+    None if there is no Attach. Proton chooses both, and they are visible only in the written frame.
     """
     at = 0
     while at + _ATTACH_BYTES <= len(output):
@@ -171,9 +171,10 @@ def _be32(data: memoryview, at: int) -> int:
 
 
 def drained_frame(session_flow: memoryview, handle: int, delivery_count: int) -> bytes | None:
-    """A Flow that says a link of ours has no credit left, as a receiver that drains it wants to hear.
+    """Returns a Flow that tells a draining receiver that our link has no credit left.
 
-    session_flow  the engine's own Flow of the link's session, whose windows this one tells. None: it is something else
+    session_flow  the engine's own Flow of the link's session, whose windows are copied. Returns None if it is another
+                  frame
     """
     try:
         flow, size = decode(bytes(session_flow[8:]))
@@ -192,9 +193,9 @@ def set_condition(target: Pointer, condition: Condition) -> None:
 
 
 def put_terminus(pointer: Pointer, terminus: Terminus | None, kind: int) -> None:
-    """Write a source or target of ours.
+    """Writes a source or target of our own.
 
-    kind  PN_SOURCE or PN_TARGET, where it is no coordinator; None: a null one
+    kind  PN_SOURCE or PN_TARGET, if the terminus is no coordinator
     """
     if terminus is None:
         lib.pn_terminus_set_type(pointer, lib.PN_UNSPECIFIED)
@@ -209,20 +210,23 @@ def put_terminus(pointer: Pointer, terminus: Terminus | None, kind: int) -> None
     if terminus.distribution_mode is not None:
         lib.pn_terminus_set_distribution_mode(pointer, _DISTRIBUTION_NUMBERS[terminus.distribution_mode])
     if len(terminus.capabilities) == 1:
-        # AMQP allows both forms; routers recognise each other by the bare symbol alone (network §4.1).
+        # AMQP allows both forms. Routers recognise each other only by the bare symbol (network §4.1).
         put_value(lib.pn_terminus_capabilities(pointer), symbol(terminus.capabilities[0]))
     elif terminus.capabilities:
         put_value(lib.pn_terminus_capabilities(pointer), Array(symbol, tuple(map(symbol, terminus.capabilities))))
 
 
 def terminus_of(pointer: Pointer, encoded: bytes, *, is_source: bool) -> Terminus | None:
-    """encoded  the same as the peer wrote it, for the fields of several values; empty where it wrote none"""
+    """Reads a terminus.
+
+    encoded  the terminus as the peer wrote it, for fields with several values; empty if the peer wrote none
+    """
     kind = _TERMINUS_KIND.get(lib.pn_terminus_get_type(pointer))
     is_coordinator = kind == "coordinator"
     index = _SOURCES_CAPABILITIES if is_source else 0 if is_coordinator else _TARGETS_CAPABILITIES
     capabilities = symbols_of(field_of(encoded, index))
     if kind is None:
-        # proton takes a source without an address for a null one. Those of routers have a capability.
+        # proton treats a source without an address as null. Those of routers have a capability.
         return Terminus(capabilities=capabilities) if capabilities else None
     is_dynamic = bool(lib.pn_terminus_is_dynamic(pointer))
     return Terminus(
@@ -239,17 +243,17 @@ def terminus_of(pointer: Pointer, encoded: bytes, *, is_source: bool) -> Terminu
 
 
 def node_properties_of(terminus: bytes) -> bytes:
-    """The dynamic-node-properties of an encoded source or target; empty where it has none."""
+    """Returns the dynamic-node-properties of an encoded source or target; empty if it has none."""
     return field_of(terminus, _NODE_PROPERTIES)
 
 
 def outcomes_of(source: bytes) -> bytes:
-    """The outcomes of an encoded source; empty where it names none."""
+    """Returns the outcomes of an encoded source; empty if it names none."""
     return field_of(source, _SOURCES_OUTCOMES)
 
 
 def _routed_as(encoded: bytes) -> str | None:
-    """As Terminus.routed_as. Properties that cannot be read say nothing."""
+    """Returns the value for Terminus.routed_as. Unreadable properties count as absent."""
     try:
         properties = value_of(encoded)
     except EngineError:
@@ -260,5 +264,5 @@ def _routed_as(encoded: bytes) -> str | None:
 
 
 def put_routed_as(terminus: Pointer, node_properties: bytes, address: str) -> None:
-    """Write the address that link routes are looked up by into the properties of a terminus, which has one."""
+    """Replaces the address for link route lookups in the properties of a terminus that has one."""
     put_value(lib.pn_terminus_properties(terminus), {**value_of(node_properties), symbol(ROUTED_AS): address})

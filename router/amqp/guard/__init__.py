@@ -1,8 +1,8 @@
-"""The guard: no frame reaches the AMQP engine that this package has not admitted. Imports no proton.
+"""The guard: every frame must pass this package before it reaches the AMQP engine. Imports no proton.
 
-`machine` decides, for every frame, from what the peer has begun and attached; `begun` knows what we have, and which
-frame answers it. `tables` knows the channels and handles, and lets plain Transfers, Flows and Dispositions pass by a
-few comparisons; compiled from frames.c, or in Python.
+`machine` decides about every frame, from the sessions that the peer has begun and its links. `begun` stores our own
+sessions and links, and which frame answers them. `tables` stores the channels and handles, and admits plain Transfers,
+Flows and Dispositions after a few comparisons. It is compiled from frames.c, or runs in Python.
 """
 
 from router.amqp.guard.begun import CannotBegin

@@ -1,19 +1,21 @@
 """The sessions and links that the router has begun on one connection, and the frames that answer them. Pure.
 
-A Begin is answered by our channel, an Attach by its session, name and direction (AMQP 1.0 §2.5.1, §2.6.1). Each is
-answered once.
+A Begin is answered by a Begin with our channel, and an Attach by one with its session, name and direction (AMQP 1.0
+§2.5.1, §2.6.1). Each has one answer.
 """
 
 
 class CannotBegin(Exception):
-    """The router cannot begin a session or attach a link now; the text says why."""
+    """The router cannot begin a session or attach a link now. The text says why."""
 
 
 class Begun:
-    """promised  sessions that we are about to begin: their Begin has no channel yet
-    awaited   our channels whose Begin awaits its answer
-    answers   our channel -> the peer's channel that has answered it and not ended
-    links     the peer's channel of such a session -> links that await their answer: (name, whether the peer sends)
+    """Our own sessions and links on one connection.
+
+    promised  sessions that we are about to begin: their Begin has no channel yet
+    awaited   our channels whose Begin waits for its answer
+    answers   our channel -> the peer's channel that answered it and has not ended
+    links     the peer's channel of such a session -> links that wait for their answer: (name, True if the peer sends)
     """
 
     __slots__ = ("answers", "awaited", "links", "promised")
@@ -26,11 +28,11 @@ class Begun:
 
     @property
     def unanswered(self) -> int:
-        """Sessions of ours that use a channel and have none of the peer's yet."""
+        """The number of our sessions that use a channel and have no channel of the peer yet."""
         return self.promised + len(self.awaited)
 
     def sent(self, ours: int) -> None:
-        """A Begin that was promised has been written, on this channel."""
+        """Notes that a promised Begin has been written, on this channel."""
         self.promised -= 1
         self.awaited.add(ours)
 
@@ -40,7 +42,10 @@ class Begun:
         self.links[theirs] = set()
 
     def ended(self, theirs: int) -> None:
-        """The peer has ended a session, begun by us or not. Our channel may have been used anew since our own End."""
+        """Notes that the peer has ended a session, whichever side began it.
+
+        Our channel may already be in use again since our own End.
+        """
         if self.links.pop(theirs, None) is not None:
             self.answers = {ours: channel for ours, channel in self.answers.items() if channel != theirs}
 
@@ -48,7 +53,7 @@ class Begun:
         return len(self.links.get(theirs, ()))
 
     def takes_answer(self, theirs: int, name: bytes, *, peer_sends: bool) -> bool:
-        """Does an Attach answer a link of ours? Another one of that name does not any more."""
+        """Returns True if an Attach answers a link of ours. A second Attach with that name does not."""
         links = self.links.get(theirs)
         if links is None or (name, peer_sends) not in links:
             return False

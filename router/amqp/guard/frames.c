@@ -1,9 +1,9 @@
-/* The channels and handles that a peer uses, and the frames that pass by a few comparisons with them.
+/* The channels and handles that a peer uses, and the fast check of plain frames against them.
  *
  * `scan` admits whole frames from the start of a read: empty ones, and Transfers, Flows and Dispositions in the plain
- * encodings that clients use. At the first frame that is anything else, or not as it should be, it stops: machine.py
- * judges that one, so that every refusal is decided and worded in one place. tests/amqp/twins has the same in Python,
- * with which tests compare it.
+ * encodings that clients use. It stops at the first frame of another kind, or with a fault. machine.py decides about
+ * that frame, so that all refusals and their texts are in one place. tests/amqp/twins has the same in Python, and tests
+ * compare the two.
  */
 
 #include <stdbool.h>
@@ -30,7 +30,7 @@ enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
 enum { HEADER_BYTES = 8, MAX_TAG_BYTES = 32, FEWEST_PLACES = 8 };
 static const uint64_t SESSION = (uint64_t)1 << 48, LINK = (uint64_t)1 << 49; /* as in tables.py */
 
-/* splitmix64. The seed is secret, lest a peer chooses handles that all come to lie in one place. */
+/* splitmix64. The seed is secret. Attack: a peer chooses handles that all fall into one place. */
 static uint32_t place_of(const tables_t *t, uint64_t key) {
   uint64_t x = key ^ t->seed;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -56,14 +56,14 @@ static void tables_free(tables_t *t) {
   free(t);
 }
 
-/* The entry, or the free place where it would be. There is always a free place. */
+/* Returns the entry, or the free place where it would be. There is always a free place. */
 static entry_t *place(const tables_t *t, uint64_t key) {
   uint32_t at = place_of(t, key);
   while (t->entries[at].key && t->entries[at].key != key) at = (at + 1) & t->mask;
   return &t->entries[at];
 }
 
-/* NULL when there is none. Valid until the next `add` or `discard`. */
+/* Returns NULL if there is none. The entry is valid until the next `add` or `discard`. */
 static entry_t *find(tables_t *t, uint64_t key) {
   entry_t *entry = place(t, key);
   return entry->key ? entry : NULL;
@@ -81,7 +81,7 @@ static bool resize(tables_t *t, uint32_t places) {
   return true;
 }
 
-/* A new entry, all zero but for its key; NULL when memory is short. The key is not 0 and not among the entries. */
+/* Returns a new entry, all zero except its key; NULL if memory is short. The key must not be 0 or exist already. */
 static entry_t *add(tables_t *t, uint64_t key) {
   if (t->used >= (t->mask + 1) / 2 && !resize(t, (t->mask + 1) * 2)) return NULL;
   entry_t *entry = place(t, key);
@@ -94,7 +94,7 @@ static void discard(tables_t *t, uint64_t key) {
   entry_t *entry = find(t, key);
   if (!entry) return;
   t->used--;
-  /* What lies behind it and belongs further to the front moves up. */
+  /* Entries after it whose home place is at or before the hole move forward. */
   uint32_t hole = (uint32_t)(entry - t->entries), at = hole;
   while (t->entries[at = (at + 1) & t->mask].key) {
     uint32_t home = place_of(t, t->entries[at].key);
@@ -116,7 +116,7 @@ static uint32_t be32(const uint8_t *at) {
   return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* The list that begins at `at`. Returns what is behind it, NULL when this is no list that ends before `end`. */
+/* Opens the list that begins at `at`. Returns the end of it, or NULL if it is no list that ends by `end`. */
 static const uint8_t *open_list(fields_t *fields, const uint8_t *at, const uint8_t *end) {
   size_t room = (size_t)(end - at), size;
   if (room < 3) return NULL;
@@ -139,7 +139,7 @@ typedef struct {
   bool is_set;
 } field_t;
 
-/* Each reads one field, which is null or left out or of the type named. False: it is anything else. */
+/* Each function reads one field, which is null, left out or of the named type. Returns false for anything else. */
 
 static bool read_uint(fields_t *f, field_t *field) {
   *field = (field_t){0, false};
@@ -204,7 +204,7 @@ static bool read_tag(fields_t *f, bool *is_set) {
   return true;
 }
 
-/* Null or `accepted`, written as clients do. */
+/* Reads null or `accepted`, in the encoding of clients. */
 static bool read_accepted(fields_t *f) {
   static const uint8_t ACCEPTED[] = {0x00, 0x53, 0x24, 0x45};
   if (f->left && f->end - f->at >= 4 && f->at[0] == 0x00) {
@@ -274,8 +274,8 @@ static bool admit_disposition(tables_t *t, uint16_t channel, const uint8_t *at, 
   return true;
 }
 
-/* Returns how many of the `size` bytes are whole frames that are admitted. max_span  deliveries that their Dispositions
- * may name in all */
+/* Returns how many of the `size` bytes are whole admitted frames. Their Dispositions may name at most `max_span`
+ * deliveries in total. */
 static size_t scan(tables_t *t, const uint8_t *data, size_t size, uint32_t max_span) {
   size_t at = 0;
   t->span = 0;

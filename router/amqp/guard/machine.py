@@ -1,12 +1,12 @@
-"""The state machine that admits a peer's frames, one connection's. Pure.
+"""The state machine that admits the frames of one connection's peer. Pure.
 
-A peer's frames must follow from those it sent before: one Open and it first, channels that it began, handles
-that it attached, delivery-ids in their order, nothing behind its Close. An answer follows from our own frames: a
-Begin on our channel, an Attach of that name. The AMQP engine trusts all of this without looking; some orders of frames
-make it use memory that it has freed.
+A peer's frames must follow from its earlier frames. There is one Open, which comes first. Channels must be begun,
+handles attached, and delivery-ids in order, and nothing may follow a Close. Answers must follow from our own frames: a
+Begin on our channel, an Attach of that name. The AMQP engine does not check any of this. Some orders of frames make it
+use memory that it has freed.
 
 Sources: AMQP 1.0 §2.3 to §2.8; docs/spec/routing.md §1. Conditions and descriptions are those of qdrouterd 1.20 where
-that closes the connection, too.
+it closes the connection too.
 """
 
 from typing import Final
@@ -47,27 +47,30 @@ from router.amqp.guard.tables import (
 
 _HEADER: Final = b"AMQP\x00\x01\x00\x00"
 _MAX_UINT: Final = 0xFFFFFFFF
-_MAX_AHEAD: Final = 0x7FFFFFFF  # serial numbers (RFC 1982) further apart than this are in no order
-_MAX_HANDLE: Final = 0x7FFFFFFF  # what the engine's Begin offers as handle-max
-MAX_CHANNEL: Final = 32767  # the engine reads higher ones as marks of its own
+_MAX_AHEAD: Final = 0x7FFFFFFF  # serial numbers (RFC 1982) further apart than this have no order
+_MAX_HANDLE: Final = 0x7FFFFFFF  # the handle-max that the engine's Begin offers
+MAX_CHANNEL: Final = 32767  # the engine uses higher numbers as marks of its own
 _DEFAULT_CHANNEL_MAX: Final = 65535
 _NOT_ALLOWED, _INVALID_FIELD = "amqp:not-allowed", "amqp:invalid-field"
-# Handles up to here are free to choose; higher ones may be this many times the links of their session. Stops handles
-# that all fall into one place of the engine's hash table, where each frame would look through thousands of links.
+# Handles up to here may be chosen freely. Higher ones may be up to this many times the number of links of their
+# session. Attack: handles that all fall into one place of the engine's hash table. Each frame would search through
+# thousands of links.
 _FREE_HANDLES: Final = 0xFFFF
 _SPARSE: Final = 4
-# Each makes something in the engine that is there until its answer has left.
+# Each of these creates something in the engine that stays until its answer has left.
 _ANSWERED: Final = frozenset((BEGIN, ATTACH, DETACH, END))
-# Deliveries named by Dispositions that cost a connection's turn as much as one control frame.
+# This number of deliveries named by Dispositions costs a connection's turn as much as one control frame.
 _SPAN_PER_FRAME: Final = 128
-_BYTES_PER_FRAME: Final = 1024  # the same for a control frame's size
-# The same for what the engine looks through for an Attach (the session's links) and a Begin (the sessions).
+_BYTES_PER_FRAME: Final = 1024  # the same for the size of a control frame
+# The same for objects that the engine searches: the session's links for an Attach, and the sessions for a Begin.
 _HELD_PER_FRAME: Final = 2000
 
 
 class Guard:
-    """Usage: `scan` admits what is plain; of what stands behind it, `measure` says how long it is, `read` what it is,
-    and `admit` whether it may go to the engine. All raise Refused, after which nothing more may be asked.
+    """Decides whether the engine may see a peer's frames.
+
+    Usage: `scan` admits plain frames. For the next frame, `measure` returns its size, `read` its contents, and `admit`
+    whether the engine may get it. All raise Refused. After that the guard must not be asked again.
     """
 
     __slots__ = (
@@ -76,32 +79,37 @@ class Guard:
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CompiledTables) -> None:
-        """max_frame_bytes  offered in our Open; 0: no limit
-        channel_max      the same
+        """Starts before the protocol header.
+
+        max_frame_bytes  offered in our Open; 0: no limit
+        channel_max      offered in our Open
         """
         self.tables = tables()
         self.scan = self.tables.scan
         self.offered_channel_max = channel_max
         self.peers_channel_max = _DEFAULT_CHANNEL_MAX
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
-        self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
-        self.highest: dict[int, int] = {}  # begun and not ended -> the highest handle that was attached; -1: none
-        # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
+        # Begun and not ended -> the number of links that its handle-max lets us answer.
+        self.answerable: dict[int, int] = {}
+        self.highest: dict[int, int] = {}  # begun and not ended -> the highest handle so far; -1: none
+        # Channel -> links detached, None -> sessions ended, whose places in the engine may be in use until our answer
+        # is written.
         self.unwritten: dict[int | None, int] = {}
-        self.unanswered: set[int] = set()  # channels that the peer began, where our Begin may be in the engine still
+        # Channels that the peer began, whose answering Begin may still be in the engine.
+        self.unanswered: set[int] = set()
         self.begun = Begun()
-        # The frame just admitted that was not plain, until the engine has acted on it.
+        # The latest admitted frame that was not plain, until the engine has acted on it.
         self.acting: Performative | None = None
-        self.details = 0  # memory that its state takes for each delivery, beside the record
-        self.replaced: bytes | None = None  # the engine is to see this in its place
-        # Of the Flow just admitted, where a receiver drains its link: the delivery-count that its credit is up to.
+        self.details = 0  # memory that its state takes for each delivery, in addition to the record
+        self.replaced: bytes | None = None  # the engine gets these bytes instead of the frame
+        # For the Flow just admitted, if a receiver drains its link: the delivery-count that its credit reaches.
         self.drain_limit: int | None = None
-        self.is_open = False  # the peer has said Open
+        self.is_open = False  # the peer has sent Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
 
     def offer(self, *, max_frame_bytes: int | None = None, channel_max: int | None = None) -> None:
-        """Our Open says something else than was said at first; it is about to be sent."""
+        """Changes the limits of our Open, which is about to be sent."""
         if max_frame_bytes is not None:
             self.max_frame_bytes = max_frame_bytes or _MAX_UINT
         if channel_max is not None:
@@ -115,20 +123,23 @@ class Guard:
         return min(self.offered_channel_max, self.peers_channel_max, MAX_CHANNEL)
 
     def measure(self, data: Buffer, start: int, end: int) -> int:
-        """Bytes of the frame (or protocol header) at data[start:end]; where that is too short, how many would tell."""
+        """Returns the size of the frame (or protocol header) at data[start:end].
+
+        If there are too few bytes, returns the number of bytes needed to know the size.
+        """
         if self.stage == "header" or end - start < FRAME_HEADER_BYTES:
             return FRAME_HEADER_BYTES
         size = int.from_bytes(data[start : start + 4], "big")
         if size < FRAME_HEADER_BYTES:
             raise Refused(FRAMING, f"a frame of {size} bytes, less than its own header")
-        # Caps what one connection makes us hold before a frame is whole.
+        # Limits what one connection makes us hold before a frame is complete.
         limit = self.max_frame_bytes if self.is_open else min(self.max_frame_bytes, MAX_OPEN_BYTES)
         if size > limit:
             raise Refused(FRAMING, f"a frame of {size} bytes is over the limit of {limit}")
         return size
 
     def read(self, frame: Buffer) -> Performative | None:
-        """frame  as `measure` has measured it. Returns None for the protocol header and for an empty frame."""
+        """Reads the frame that `measure` has measured. Returns None for the protocol header and for an empty frame."""
         if self.stage == "header":
             if bytes(frame) != _HEADER:
                 raise Refused(FRAMING, "the connection does not begin with the AMQP 1.0 header")
@@ -136,15 +147,18 @@ class Guard:
         return read_frame(frame)
 
     def is_answered(self, performative: Performative | None) -> bool:
-        """Is there something to hold for it until our answer has left?"""
+        """Returns True if the engine holds something for the frame until our answer has left."""
         return performative is not None and performative.code in _ANSWERED
 
     def is_answered_alone(self, performative: Performative | None) -> bool:
-        """Has the answer to be written by itself? Such are those to receivers' Attaches: they tell our handles."""
+        """Returns True if the answer must be written alone: for receivers' Attaches, because it shows our handle."""
         return performative is not None and performative.code == ATTACH and bool(performative.fields["role"])
 
     def cost(self, performative: Performative | None) -> int:
-        """A frame's cost to the connection's turn, in control frames; with the Dispositions scanned just before it."""
+        """Returns a frame's cost to the connection's turn, in control frames.
+
+        This includes the Dispositions scanned just before it.
+        """
         named, size, held = self.tables.span, 0, 0
         if performative is not None and performative.code != TRANSFER:
             fields, size = performative.fields, performative.size_bytes
@@ -157,10 +171,10 @@ class Guard:
         return 1 + named // _SPAN_PER_FRAME + size // _BYTES_PER_FRAME + held // _HELD_PER_FRAME
 
     def is_crowded(self, performative: Performative | None) -> bool:
-        """Could it lack a channel or a handle of ours while the answers to earlier frames are unwritten?
+        """Returns True if the frame may lack one of our channels or handles until earlier answers are written.
 
-        The engine then falls silent for ever. And of a session that has ended it no longer says, in the answer to its
-        Begin, which channel that answers. `written` says that they are written.
+        Otherwise the engine would stop writing forever. And if a session has ended, the engine's answer to its Begin no
+        longer names the channel that it answers. `written` tells the guard that the answers are written.
         """
         if performative is None:
             return False
@@ -177,34 +191,34 @@ class Guard:
 
     @property
     def _used_channels(self) -> int:
-        """Channels of ours in use, but for those of sessions ended and unwritten."""
+        """Our channels in use, except those of sessions that have ended with an unwritten answer."""
         return len(self.channels) + self.begun.unanswered
 
     @property
     def channels_left(self) -> int:
-        """Sessions that may still be begun."""
+        """The number of sessions that may still be begun."""
         return self.channel_max + 1 - self._used_channels - self.unwritten.get(None, 0)
 
     def handles_left(self, ours: int) -> int:
-        """Links that may still be attached on the session that we began on the channel `ours`."""
+        """Returns the number of links that may still be attached on the session that we began on the channel `ours`."""
         channel = self.begun.answers.get(ours)
         if channel is None:
             return 0
         return self.answerable[channel] - self._used_handles(channel) - self.unwritten.get(channel, 0)
 
     def _used_handles(self, channel: int) -> int:
-        """Handles of ours in use on a session, but for those of links detached and unwritten."""
+        """Returns our handles in use on a session, except those of detached links with an unwritten answer."""
         return len(self.channels[channel]) + self.begun.awaited_links(channel)
 
     def written(self) -> None:
-        """All our answers have left the engine."""
+        """Notes that all our answers have left the engine."""
         self.unwritten.clear()
         self.unanswered.clear()
 
     # Our own Begins and Attaches
 
     def promise_session(self) -> None:
-        """A session is to be begun: `begun.sent` says on which channel. Errors: CannotBegin"""
+        """Notes that a session will be begun. `begun.sent` then gives its channel. Errors: CannotBegin"""
         if self.stage != "running":
             raise CannotBegin("the connection is not open")
         if self.channels_left <= 0:
@@ -212,7 +226,7 @@ class Guard:
         self.begun.promised += 1
 
     def promise_link(self, ours: int, name: bytes, *, peer_sends: bool) -> None:
-        """A link is to be attached on the session that we began on the channel `ours`. Errors: CannotBegin"""
+        """Notes that a link will be attached on the session that we began on the channel `ours`. Errors: CannotBegin"""
         channel = self.begun.answers.get(ours)
         if channel is None or self.stage != "running":
             raise CannotBegin("the session is not open")
@@ -223,12 +237,12 @@ class Guard:
     # The peer's frames
 
     def acted(self) -> None:
-        """The engine has acted on all that it has seen."""
+        """Notes that the engine has acted on all frames that it got."""
         self.acting = self.drain_limit = self.replaced = None
         self.details = 0
 
     def admit(self, performative: Performative | None) -> bool:
-        """Take one performative as said. Returns whether the engine is to see it, or what stands in `replaced`."""
+        """Applies one performative. Returns True if the engine must get it, or the bytes in `replaced`."""
         self.acting = performative
         if self.stage == "header":
             self.stage = "open"
@@ -264,14 +278,14 @@ class Guard:
         return self._flow(performative)
 
     def close(self) -> None:
-        """Admit nothing more."""
+        """Ends the connection for the guard: it admits nothing more."""
         self.acted()
         self.stage = "closed"
         self.tables.max_frame = 0
 
     @property
     def is_over(self) -> bool:
-        """The peer has said Close, or the connection is over for another reason: what still comes is not looked at."""
+        """True after the peer's Close, or if the connection is over for another reason: further bytes are ignored."""
         return self.stage == "closed"
 
     # Connections and sessions
@@ -291,7 +305,7 @@ class Guard:
         if channel > self.channel_max:
             raise Refused(FRAMING, f"remote channel {channel} is above negotiated channel_max {self.channel_max}.")
         answered = performative.get("remote-channel")
-        # INVARIANT: a Begin of ours has one answer. Another would make one of the engine's sessions two channels'.
+        # INVARIANT: each of our Begins has one answer. A second one would give one session of the engine two channels.
         if answered is not None and answered not in self.begun.awaited:
             raise Refused(_INVALID_FIELD, f"begin reply to unknown channel {answered}.")
         if channel in self.channels:
@@ -299,7 +313,7 @@ class Guard:
         if answered is not None:
             self.begun.answered(answered, channel)
         elif self._used_channels > self.channel_max:
-            # Our answer needs a channel of ours, and sessions that we have begun use them up.
+            # Our answer needs one of our channels, and sessions that we have begun use them all.
             raise Refused(_NOT_ALLOWED, "begin of more sessions than channel-max lets us answer")
         else:
             self.unanswered.add(channel)
@@ -333,7 +347,7 @@ class Guard:
             raise Refused(FRAMING, f"remote handle {handle} is too high for a session of {links} links")
         is_answer = self.begun.takes_answer(channel, performative.link_name, peer_sends=not fields["role"])
         if not is_answer and self._used_handles(channel) >= self.answerable[channel]:
-            # The answer needs a handle of ours, and they are used up.
+            # Our answer needs one of our handles, and all are in use.
             answerable = self.answerable[channel]
             raise Refused(_NOT_ALLOWED, f"attach of more links than the {answerable} that handle-max lets us answer")
         link = self.tables.add(link_key(channel, handle))
@@ -352,7 +366,7 @@ class Guard:
         return link
 
     def _detach(self, performative: Performative) -> bool:
-        """A Detach behind another of its link says nothing: some clients detach a link, and close it then."""
+        """Ignores a second Detach of the same link: some clients first detach a link and then close it."""
         channel, handle = performative.channel, performative.fields["handle"]
         if handle not in self.channels[channel] and handle <= self.highest[channel]:
             return False
@@ -410,8 +424,8 @@ class Guard:
         if count is None:
             raise Refused(_INVALID_FIELD, "flow of a sender lacks its field delivery-count")
         ahead = (count - link.value) & _MAX_UINT
-        # A message under way counts for us as soon as it has begun, for some senders when it is complete. The engine
-        # would give credit for the difference: it does not see this frame.
+        # We count a message under way as soon as it has begun. Some senders count it only when it is complete. The
+        # engine would give credit for the difference, so it does not get this frame.
         if ahead == _MAX_UINT and link.flags & HAS_MORE:
             return False
         # Attack: the engine takes a count that goes back for new credit, without end.
@@ -427,7 +441,8 @@ class Guard:
         if deliveries - 1 > _MAX_AHEAD:
             raise Refused(_NOT_ALLOWED, f"illegal delivery range: {first:x}-{last:x}")
         self.details = states.details_bytes(performative)
-        is_senders = not performative.fields["role"]  # names a transaction, or repeats an outcome: no account has more
+        # A sender names a transaction or repeats an outcome: no account pays for more.
+        is_senders = not performative.fields["role"]
         if self.details and (is_senders or states.is_too_large(performative, deliveries=deliveries)):
             self.replaced, self.details = states.without_details(performative), 0
         return True

@@ -1,8 +1,8 @@
-"""One frame's performative: the fields that the guard looks at, read strictly. Pure.
+"""Reads the fields of one frame's performative that the guard needs. Strict and pure.
 
-The types of all fields are checked by their constructors; what is inside a compound field is measured, not decoded.
-The AMQP engine takes a mistyped or cut field for one that is absent: nothing may reach it that it reads in its own way.
-Sources: AMQP 1.0 §2.3 (frames), §2.7 (performatives).
+Constructors show the types of all fields. The inside of a compound field is measured, not decoded. The AMQP engine
+treats a mistyped or cut field as absent. So it must get nothing that it would read differently. Sources: AMQP 1.0 §2.3
+(frames), §2.7 (performatives).
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ NAMES: Final = {
     DETACH: "detach", END: "end", CLOSE: "close",
 }  # fmt: skip
 FRAME_HEADER_BYTES: Final = 8
-# Stops a listener with large frames from measuring megabytes of properties in one go: that is some 25 ms.
+# Attack: on a listener with large frames, measuring megabytes of properties would take about 25 ms at once.
 MAX_CONTROL_FRAME_BYTES: Final = 320 * 1024
-# Elements of all lists, maps and arrays in one performative. Stops frames of thousands of capabilities without a
-# letter: each was measured, decoded and shown for a hundredth of a second.
+# The limit of elements in all lists, maps and arrays of one performative. Attack: frames of thousands of empty
+# capabilities. Each frame was measured, decoded and shown for a hundredth of a second.
 MAX_VALUES: Final = 2048
 MAX_TAG_BYTES: Final = 32  # AMQP 1.0 §2.8.7
 
-# Constructors of each type as a field may have it. Null is allowed everywhere: it is "left out".
+# The constructors that a field of each type may have. Null is allowed everywhere: it means "left out".
 _BOOL, _UINT, _USHORT, _UBYTE, _ULONG = "boolean", "uint", "ushort", "ubyte", "ulong"
 _STRING, _BINARY, _SYMBOLS, _MAP, _DESCRIBED = "string", "binary", "symbol", "map", "described"
-# Wrong types that do no harm and that programs are known to write. They are read as what was meant.
-# A list for `multiple`: proton 0.37 in Python, of offered and desired capabilities (engine.values.symbols_of).
+# Wrong types that do no harm and that some programs write. They are read as the intended type. A list for `multiple`:
+# proton 0.37 in Python, for offered and desired capabilities (engine.values.symbols_of).
 _LISTS: Final = frozenset((0x45, 0xC0, 0xD0))
 _CONSTRUCTORS: Final = {
     _BOOL: frozenset((0x41, 0x42, 0x56)),
@@ -40,15 +40,15 @@ _CONSTRUCTORS: Final = {
     _ULONG: frozenset((0x44, 0x53, 0x80)),
     _STRING: frozenset((0xA1, 0xB1)),
     _BINARY: frozenset((0xA0, 0xB0)),
-    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)) | _LISTS,  # one, or an array of them
+    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)) | _LISTS,  # one symbol, or an array of symbols
     _MAP: frozenset((0xC1, 0xD1)),
     _DESCRIBED: frozenset((0x00,)),
 }
 _NULL: Final = b"\x40"
 _OFFERED, _DESIRED = "offered-capabilities", "desired-capabilities"
-_STATE_AND_BEFORE: Final = 5  # fields of a disposition
-# The fields whose bytes the engine keeps as they came, and whether it is ever asked for the values in them, of which it
-# then makes a node each.
+_STATE_AND_BEFORE: Final = 5  # the number of fields of a disposition up to its state
+# The fields whose bytes the engine keeps unchanged. True if the router may ask for the values in them: then the engine
+# makes a node of each value.
 _KEPT: Final[Mapping[int, Mapping[str, bool]]] = {
     OPEN: {"offered-capabilities": True, "desired-capabilities": True, "properties": True},
     ATTACH: {"source": True, "target": True, "properties": True},
@@ -58,7 +58,7 @@ _KEPT: Final[Mapping[int, Mapping[str, bool]]] = {
     END: {"error": False},
     CLOSE: {"error": False},
 }
-# performative -> its fields in order: (name, type, whether it must be there)
+# performative -> its fields in order: (name, type, True if mandatory)
 _FIELDS: Final[dict[int, tuple[tuple[str, str, bool], ...]]] = {
     OPEN: (
         ("container-id", _STRING, True), ("hostname", _STRING, False), ("max-frame-size", _UINT, False),
@@ -106,14 +106,16 @@ class Refused(Violation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performative:
-    """size_bytes  of the frame
-    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that
-    are null or left out are not among them.
+    """One performative, as far as the guard needs it.
+
+    size_bytes  of the frame
+    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that are
+            null or left out are missing.
     link_name  of an Attach
-    kept       the encoded fields that the engine keeps, those that are there
-    values     elements of all lists, maps and arrays in those of them that the engine is asked for the values of; two
-               more for each described value
-    capabilities  of an Attach: offered and desired, each encoded; null where there are none
+    kept       the encoded fields that the engine keeps, if present
+    values     elements of all lists, maps and arrays in those kept fields whose values the engine may be asked for;
+               plus two for each described value
+    capabilities  of an Attach: offered and desired, each encoded; null if there are none
     """
 
     code: int
@@ -135,7 +137,10 @@ class Performative:
 
 
 def read_frame(frame: Buffer) -> Performative | None:
-    """The performative of one whole frame; None for an empty one. Errors: Refused, framing-error or decode-error."""
+    """Returns the performative of one whole frame; None for an empty frame.
+
+    Errors: Refused, framing-error or decode-error.
+    """
     start = 4 * frame[4]
     if not FRAME_HEADER_BYTES <= start <= len(frame):
         raise Refused(FRAMING, f"a frame of {len(frame)} bytes whose data begin at byte {start}")
@@ -192,8 +197,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
                 kept[what] = bytes(frame[at:behind])
                 values += (before - room.left) * keeps[what]
         at = behind
-    # proton's clients write the content of a state that is no standard one twice; its engine reads nothing behind it.
-    # INVARIANT: the engine reads fields as long as there are bytes, whatever their number is said to be.
+    # proton's clients write the content of a non-standard state twice, and its engine reads nothing after it.
+    # INVARIANT: the engine reads fields as long as there are bytes, whatever their stated number is.
     if at != end and not (code == DISPOSITION and count == _STATE_AND_BEFORE):
         _refuse(f"{name} has bytes behind its last field")
     if end != len(frame) and code != TRANSFER:
@@ -218,7 +223,7 @@ def _refuse(description: str) -> NoReturn:
 
 
 def _descriptor(frame: Buffer, at: int) -> tuple[int, int]:
-    """A performative's code, and the offset of its list."""
+    """Returns a performative's code, and the offset of its list."""
     if len(frame) - at >= 4 and frame[at] == 0 and frame[at + 1] == 0x53:
         return frame[at + 2], at + 3
     if len(frame) - at >= 11 and frame[at] == 0 and frame[at + 1] == 0x80:
@@ -227,7 +232,7 @@ def _descriptor(frame: Buffer, at: int) -> tuple[int, int]:
 
 
 def _list(frame: Buffer, at: int, name: str) -> tuple[int, int, int]:
-    """(number of elements, offset of the first, offset behind the last)."""
+    """Returns (number of elements, offset of the first, offset after the last)."""
     code, room = frame[at], len(frame) - at - 1
     if code == 0x45:
         return 0, at + 1, at + 1
@@ -242,7 +247,7 @@ def _list(frame: Buffer, at: int, name: str) -> tuple[int, int, int]:
 
 
 def _value(frame: Buffer, at: int, behind: int, kind: str, what: str) -> int:
-    """The value of a field that is there, as far as the guard needs it."""
+    """Returns the value of a field that is present, as far as the guard needs it."""
     code = frame[at]
     if kind == _BOOL:
         if code == 0x56 and frame[at + 1] > 1:

@@ -1,14 +1,14 @@
-"""Checks that a value is built as AMQP 1.0 §1.2 to §1.6 says, all the way down. Pure; nothing is decoded.
+"""Checks that a value is built as AMQP 1.0 §1.2 to §1.6 says, at all levels. Pure. Nothing is decoded.
 
-The AMQP engine clips a size that reaches too far, believes sizes more than counts, and loses its place behind a
-described value that is described again. A value that passes is read in one way by everybody.
+The AMQP engine cuts off a size that is too large, and trusts sizes more than counts. After a described value that is
+described again it continues at the wrong place. All programs read a value that passes this check in the same way.
 """
 
 from typing import Final
 
 from router.amqp.decoding import MAX_DEPTH, Buffer, CodecError
 
-# Bytes of content by the high nibble of a constructor of fixed width.
+# The bytes of content by the high nibble of a constructor of fixed width.
 _FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _KNOWN: Final = frozenset(
     (
@@ -17,19 +17,22 @@ _KNOWN: Final = frozenset(
         *(0xD1, 0xE0, 0xF0),
     )
 )
-_BYTES: Final = {code: 1 + _FIXED[code >> 4] for code in _KNOWN if code < 0xA0}  # with the constructor
+_BYTES: Final = {code: 1 + _FIXED[code >> 4] for code in _KNOWN if code < 0xA0}  # including the constructor
 _MAPS, _ARRAYS = (0xC1, 0xD1), (0xE0, 0xF0)
 _LIST_WIDTH: Final = {0xC0: 1, 0xD0: 4}  # bytes of a list's size, and of its number of elements
 _NULL: Final = 0x40
-_ANY: Final = 2**63  # for values that have been counted
+_ANY: Final = 2**63  # for values that are already counted
 
 
 class TooManyValues(CodecError):
-    """Compound values hold more elements than there may be."""
+    """Compound values contain more elements than allowed."""
 
 
 class Room:
-    """How many elements compound values may still hold, all together. A described value counts as three."""
+    """The number of elements that compound values may still contain, all together.
+
+    A described value counts as three.
+    """
 
     __slots__ = ("left",)
 
@@ -44,7 +47,7 @@ class Room:
 
 
 def measure(data: Buffer, at: int, limit: int, room: Room, depth: int = 0) -> int:
-    """The offset behind the value at `at`, which ends by `limit`. Errors: CodecError, TooManyValues."""
+    """Returns the offset after the value at `at`, which must end by `limit`. Errors: CodecError, TooManyValues."""
     if at >= limit:
         raise CodecError("the value is cut short")
     code = data[at]
@@ -60,7 +63,7 @@ def measure(data: Buffer, at: int, limit: int, room: Room, depth: int = 0) -> in
 
 
 def _content(data: Buffer, code: int, at: int, limit: int, room: Room, depth: int) -> int:
-    """The offset behind the content at `at` of a value whose constructor is `code`."""
+    """Returns the offset after the content at `at` of a value whose constructor is `code`."""
     if code not in _KNOWN:
         raise CodecError(f"0x{code:02x} is no AMQP format code")
     if code < 0xA0:
@@ -91,12 +94,13 @@ def _elements(data: Buffer, code: int, count: int, at: int, end: int, room: Room
         return _array(data, count, at, end, room, depth)
     if code in _MAPS and count & 1:
         raise CodecError("a map has a key without a value")
-    # Each takes a byte at least: stops a long loop over a lie.
+    # Each element takes at least one byte. This prevents a long loop over a false count.
     if count > end - at:
         raise CodecError("a compound value claims more elements than it has bytes")
     room.take(count)
     for _ in range(count):
-        # Thousands of small elements without a call each; one that is cut short ends past `end`, which is seen after.
+        # This avoids a call for each of thousands of small elements. A cut element ends past `end`, which is checked
+        # later.
         size = _BYTES.get(data[at]) if at < end else None
         at = at + size if size is not None else measure(data, at, end, room, depth)
     return at
@@ -122,7 +126,7 @@ def _array(data: Buffer, count: int, at: int, end: int, room: Room, depth: int) 
 
 
 def field_of(described: bytes, index: int) -> bytes:
-    """One encoded field of a described list that has passed `measure`; empty where it is null or not there."""
+    """Returns one encoded field of a described list that has passed `measure`; empty if it is null or absent."""
     if not described:
         return b""
     end, room = len(described), Room(_ANY)

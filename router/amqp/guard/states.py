@@ -1,8 +1,8 @@
-"""Bounds what a peer's delivery states may have the engine hold beside a delivery's record. Pure.
+"""Limits what a peer's delivery states can make the engine hold in addition to a delivery's record. Pure.
 
-The engine keeps a state's bytes for each delivery that the frame names, and where the state is given on, a node of many
-bytes for each value in it, on both sides: a null is one byte on the wire. Attack: outcomes with a list of 1,900 nulls,
-not settled; 8 MB of them took 1.1 GB. One frame that names thousands of deliveries had a copy made for each.
+The engine keeps a state's bytes for each delivery that the frame names. If the state is passed on, it makes a node of
+many bytes for each value, on both sides. A null is one byte on the wire. Attack: unsettled outcomes with a list of
+1,900 nulls. 8 MB of them took 1.1 GB. A frame that names thousands of deliveries made a copy for each.
 """
 
 from typing import Final
@@ -12,22 +12,22 @@ from router.amqp.guard.performatives import DISPOSITION, FRAME_HEADER_BYTES, Per
 from router.amqp.guard.shapes import field_of
 from router.values import Described, uint, ulong
 
-# What the engine holds for one value that it was asked for: a node, which it makes by doubling their number.
+# The bytes that the engine holds for one value that it was asked for: a node. It makes nodes by doubling their number.
 VALUE_BYTES: Final = 80
-# A state up to this size is covered by the delivery's record (router.core.budget.RECORD_BYTES).
+# A state up to this size is paid for by the delivery's record (router.core.budget.RECORD_BYTES).
 PLAIN_VALUES: Final = 7
 PLAIN_BYTES: Final = 256
-# No client needs more values in one state; so many bytes all copies of one frame's state may take.
+# No client needs more values in one state. The bytes are the limit for all copies of one frame's state.
 MAX_VALUES: Final = 64
 MAX_COPIES_BYTES: Final = 1024 * 1024
-# Rejected and modified, and the fields that are left of them without details.
+# Rejected and modified, and the number of their fields that remain without details.
 _OUTCOME_FIELDS: Final = {0x25: 0, 0x27: 2}
 _WIDTH: Final = {0x53: 1, 0x80: 8}  # bytes of a descriptor by its constructor
 _NULL: Final = b"\x40"
 
 
 def details_bytes(performative: Performative) -> int:
-    """The memory that the state of a Transfer or Disposition takes for each delivery, beside the record; 0: none."""
+    """Returns the memory of a Transfer's or Disposition's state for each delivery, without the record; 0: none."""
     state = performative.kept.get("state", b"")
     if performative.values <= PLAIN_VALUES and len(state) <= PLAIN_BYTES:
         return 0
@@ -35,20 +35,20 @@ def details_bytes(performative: Performative) -> int:
 
 
 def is_too_large(performative: Performative, *, deliveries: int) -> bool:
-    """Does a receiver's state hold more than there may be, for so many deliveries?"""
+    """Returns True if a receiver's state holds more than allowed for this number of deliveries."""
     return performative.values > MAX_VALUES or details_bytes(performative) * deliveries > MAX_COPIES_BYTES
 
 
 def refusal(performative: Performative) -> Refused:
-    """What a frame is refused with whose state is too large."""
+    """Returns the error for a frame whose state is too large."""
     size = f"{performative.values} values and {len(performative.kept['state'])} bytes"
     return Refused("amqp:resource-limit-exceeded", f"a delivery state of {size} is more than is kept of one")
 
 
 def without_details(performative: Performative) -> bytes:
-    """The frame of a Disposition, its outcome left and the details dropped.
+    """Returns the frame of a Disposition with its outcome, but without the details.
 
-    Errors: Refused, where the state is nothing but its details.
+    Errors: Refused, if the state consists only of its details.
     """
     state, fields = performative.kept["state"], performative.fields
     code = int.from_bytes(state[2 : 2 + _WIDTH.get(state[1], 0)], "big")

@@ -1,4 +1,4 @@
-"""The channels and handles that a peer uses, and the frames that pass by a few comparisons with them (frames.c)."""
+"""The channels and handles that a peer uses, and the fast check of plain frames against them (frames.c)."""
 
 import secrets
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Any, Final, Protocol
 from router.amqp.buffers import READ_BUFFER
 from router.amqp.guard._frames import ffi, lib
 
-# Of an entry, as in frames.c.
+# The flags of an entry, as in frames.c.
 HAS_ID, IS_SENDER, HAS_MORE = 1, 2, 4
 _SESSION, _LINK = 1 << 48, 1 << 49
 _MAX_UINT = 0xFFFFFFFF
 MAX_CREDIT: Final = 0x7FFFFFFF  # the engine counts in 31 bits
-# Stops 64 KiB of Dispositions that name the same thousands of deliveries over and over: each would be an event.
+# Attack: 64 KiB of Dispositions that repeatedly name the same thousands of deliveries. Each would be an event.
 MAX_SPAN: Final = 8192
 
 
@@ -26,8 +26,11 @@ def link_key(channel: int, handle: int) -> int:
 
 
 class Entry(Protocol):
-    """A session: `value` is its next delivery-id, once it HAS_ID. A link: `value` is its delivery-count, `id` that of
-    its latest delivery, which HAS_MORE while it is under way; IS_SENDER where the peer sends."""
+    """One session or link.
+
+    For a session, `value` is its next delivery-id, valid if it HAS_ID. For a link, `value` is its delivery-count and
+    `id` the id of its latest delivery, which HAS_MORE while it is under way. IS_SENDER if the peer sends.
+    """
 
     value: int
     id: int
@@ -35,7 +38,9 @@ class Entry(Protocol):
 
 
 class Tables(Protocol):
-    """max_frame  bytes of the largest frame that `scan` admits; 0: none
+    """The sessions and links of one connection.
+
+    max_frame  bytes of the largest frame that `scan` admits; 0: none
     span  deliveries that the Dispositions of the latest scan named
     """
 
@@ -44,16 +49,16 @@ class Tables(Protocol):
     @property
     def span(self) -> int: ...
     def find(self, key: int) -> Entry | None:
-        """Valid until the next `add` or `discard`."""
+        """Returns the entry, or None. It is valid until the next `add` or `discard`."""
 
     def add(self, key: int) -> Entry: ...
     def discard(self, key: int) -> None: ...
     def scan(self, data: bytes | bytearray, start: int, end: int) -> int:
-        """The offset behind the last whole frame from `start` on that is plain and as it should be."""
+        """Returns the offset after the last whole frame, from `start` on, that is plain and correct."""
 
     @property
     def scan_read(self) -> Callable[[int, int], int]:
-        """scan_read(size, MAX_SPAN): the same for the first `size` bytes of READ_BUFFER. Hot."""
+        """scan_read(size, MAX_SPAN) does the same as scan for the first `size` bytes of READ_BUFFER. Hot."""
 
 
 _scan: Final = lib.scan

@@ -1,9 +1,9 @@
-"""Checks that every receiver of a message finds the sections that we find, and no others.
+"""Checks that every receiver of a message finds the same sections that the router finds.
 
-For links whose user-id is checked: any client must see what the check saw. A properties section behind the
-body is one way to show a client another; others hide one in a map that is longer than its elements, where clients that
-go by the count and clients that go by the size read on at different places. So a message is walked once, all the way
-down (walk.c). `.front` looks at no more than what stands before the properties.
+This is for links whose user-id is checked: each client must see what the check saw. A properties section after the body
+could show a client another user-id. So could one hidden in a map that is longer than its elements: clients that use the
+count and clients that use the size continue at different places. So each message is walked once, at all levels
+(walk.c). `.front` looks only at what comes before the properties.
 
 Sources: AMQP 1.0 §1, §3.2; docs/spec/routing.md §13.
 """

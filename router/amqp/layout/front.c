@@ -1,17 +1,17 @@
-/* What stands in front of a message that passes between routers: its header, and the annotations that they write.
+/* Handles the front of a message that passes between routers: its header, and the annotations that routers write.
  *
- * Compiled into the same module as walk.c, whose be32 and sections it uses. Only what is written as routers and clients
- * write it is made out; of all else these functions say LOOK_CLOSER, and Python takes the message apart.
- * tests/amqp/twins has the same in Python, with which tests compare it.
+ * This is compiled into the same module as walk.c, and uses its be32 and sections. These functions handle only the
+ * encodings of routers and usual clients. For all others they return LOOK_CLOSER, and Python parses the message.
+ * tests/amqp/twins has the same in Python, and tests compare the two.
  */
 
 enum { LOOK_CLOSER = -1 };
 enum { EMPTY_LIST = 0x45, LIST8 = 0xc0, MAP8, LIST32 = 0xd0, MAP32 };
 enum { DEFAULT_PRIORITY = 4, MAX_PRIORITY = 9, ASKS = 16 };
-enum { REPLY_TO = 4, NULL_VALUE = 0x40 };             /* the place among the properties; a field that is absent */
-enum { FEWEST_BYTES = 8 };                            /* of a message, or of what is left of one, that is looked at */
-enum { MOST_BYTES = 1 << 20 };                        /* as a number of bytes has room in what `peel` returns */
-enum { PLACES = 256, LONGEST = 512 };                 /* of the sections that are known: how many, and of how many bytes */
+enum { REPLY_TO = 4, NULL_VALUE = 0x40 };             /* the index among the properties; an absent field */
+enum { FEWEST_BYTES = 8 };                            /* of a message, or of the rest of one, to be checked */
+enum { MOST_BYTES = 1 << 20 };                        /* the result of `peel` has room for this number of bytes */
+enum { PLACES = 256, LONGEST = 512 };                 /* the maximum of known sections, and of bytes of each */
 enum { USUAL = 1 << 20, PLACE = 1 << 21 };            /* as in front.py */
 
 typedef struct {
@@ -32,7 +32,7 @@ static known_t *known_new(uint64_t seed) {
 
 static void known_free(known_t *known) { free(known); }
 
-/* Where the header ends, 0 without one, -1: look closer. `size` is FEWEST_BYTES at least. */
+/* Returns the end of the header, 0 without one, -1: look closer. `size` must be at least FEWEST_BYTES. */
 static int64_t header_end(const uint8_t *data, uint32_t size) {
   if (data[0] || data[1] != 0x53) return LOOK_CLOSER;
   if (data[2] != HEADER) return 0;
@@ -44,7 +44,7 @@ static int64_t header_end(const uint8_t *data, uint32_t size) {
   return end <= size ? (int64_t)end : LOOK_CLOSER;
 }
 
-/* The priority in a header that ends at `end`; -1: look closer. */
+/* Returns the priority in a header that ends at `end`; -1: look closer. */
 static int priority_in(const uint8_t *data, uint32_t end) {
   if (!end || data[3] == EMPTY_LIST) return DEFAULT_PRIORITY;
   uint32_t at = data[3] == LIST8 ? 6 : 12;
@@ -61,7 +61,7 @@ static int priority_in(const uint8_t *data, uint32_t end) {
   return data[at + 1] < MAX_PRIORITY ? data[at + 1] : MAX_PRIORITY;
 }
 
-/* How many bytes a value of the properties before the reply-to takes, of at most `room`; 0: it is no usual one. */
+/* Returns the size of a property before the reply-to, at most `room`; 0: its form is unusual. */
 static uint64_t property_size(const uint8_t *at, uint64_t room) {
   uint8_t kind = at[0] >> 4;
   uint64_t size = 0;
@@ -71,8 +71,8 @@ static uint64_t property_size(const uint8_t *at, uint64_t room) {
   return size <= room ? size : 0;
 }
 
-/* Has the message a reply-to, in properties that begin at `at` where they are what comes first? Where they are written in
- * another way than most are, it may. */
+/* Returns true if the message may have a reply-to. Reads the properties if they begin at `at`. If another section
+ * begins there, returns false. Returns true for properties of an unusual form. */
 static bool may_ask(const uint8_t *data, uint64_t at, uint32_t size) {
   if (data[at + 2] != PROPERTIES) return false;
   uint8_t form = data[at + 3];
@@ -89,8 +89,8 @@ static bool may_ask(const uint8_t *data, uint64_t at, uint32_t size) {
   return value >= size || data[value] != NULL_VALUE;
 }
 
-/* Where annotations belong in a message that has none, 32 times; ASKS, where it may have a reply-to; and its priority.
- * LOOK_CLOSER */
+/* Returns the place for annotations in a message that has none, times 32; plus ASKS, if it may have a reply-to; plus
+ * its priority. LOOK_CLOSER if its form is unusual. */
 static int64_t look_ahead(const uint8_t *data, uint32_t size) {
   if (size < FEWEST_BYTES) return LOOK_CLOSER;
   int64_t at = header_end(data, size);
@@ -101,7 +101,8 @@ static int64_t look_ahead(const uint8_t *data, uint32_t size) {
   return at << 5 | (may_ask(data, (uint64_t)at, size) ? ASKS : 0) | priority;
 }
 
-/* splitmix64, over eight bytes at a time. The seed is secret, lest a peer chooses sections that all belong in one place. */
+/* splitmix64, over eight bytes at a time. The seed is secret. Attack: a peer chooses sections that all fall into one
+ * place. */
 static uint32_t place_for(const known_t *known, const uint8_t *section, uint32_t size) {
   uint64_t x = known->seed ^ size;
   for (uint32_t at = 0; at < size; at += 8) {
@@ -115,7 +116,7 @@ static uint32_t place_for(const known_t *known, const uint8_t *section, uint32_t
   return (uint32_t)x % PLACES;
 }
 
-/* Is a message without annotations written as most are? As sections.find_properties, which then needs no closer look. */
+/* Returns true if a message without annotations has the usual form: sections.find_properties needs no closer look. */
 static bool is_usual(const uint8_t *data, uint32_t size) {
   uint64_t at = 0;
   uint8_t last = 0;
@@ -142,10 +143,11 @@ static bool is_usual(const uint8_t *data, uint32_t size) {
   return false;
 }
 
-/* Take the annotations off the message in `data`, where they are known and nothing but a header stands before them.
+/* Removes the annotations from the message in `data`, if they are known and at most a header comes before them.
  *
- * Returns the bytes that are left, plus USUAL where they are written as most are, plus PLACE times the place of the
- * section; LOOK_CLOSER, and then nothing has changed. */
+ * Returns the bytes that are left, plus USUAL if they have the usual form, plus PLACE times the place of the section.
+ * Returns LOOK_CLOSER, and changes nothing, in all other cases.
+ */
 static int64_t peel(const known_t *known, uint8_t *data, uint32_t size) {
   if (size < FEWEST_BYTES || size >= MOST_BYTES) return LOOK_CLOSER;
   int64_t at = header_end(data, size);
@@ -165,7 +167,8 @@ static int64_t peel(const known_t *known, uint8_t *data, uint32_t size) {
   return (int64_t)place * PLACE | (is_usual(data, rest) ? USUAL : 0) | rest;
 }
 
-/* From now on `peel` takes this section off. Returns its place, from which another may have to go; -1: it is too long. */
+/* Makes `peel` remove this section from now on. Returns its place, which another section may have lost; -1: it is too
+ * long. */
 static int remember(known_t *known, const uint8_t *section, uint32_t size) {
   if (size < FEWEST_BYTES || size > LONGEST) return -1;
   uint32_t place = place_for(known, section, size);

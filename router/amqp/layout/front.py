@@ -1,4 +1,4 @@
-"""What stands in front of a message that passes between routers (front.c)."""
+"""Handles the front of a message that passes between routers (front.c)."""
 
 import secrets
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from router.amqp.layout._walk import ffi, lib
 
-# Instead of what a function returns: the message is written in another way, or its annotations are not known.
+# The result of a function if the message has another form, or its annotations are not known.
 LOOK_CLOSER: Final = -1
-# What `peel` returns has these parts; as in front.c.
+# The parts of the result of `peel`, as in front.c.
 SIZE_MASK, USUAL, PLACE_SHIFT = (1 << 20) - 1, 1 << 20, 21
-# What `front` returns has these parts; as in front.c.
+# The parts of the result of `front`, as in front.c.
 PRIORITY_MASK, ASKS, AT_SHIFT = 15, 16, 5
-# Sections that are known, and the longest of them.
+# The maximum number of known sections, and the maximum size of each.
 PLACES, LONGEST_BYTES = 256, 512
 
 _HEADER: Final = 0x005370
@@ -25,27 +25,31 @@ _u32_at = Struct(">I").unpack_from
 
 
 class Known(Protocol):
-    """The annotations of earlier messages, of one neighbour."""
+    """The annotations of one neighbour's earlier messages."""
 
     def __init__(self, buffer: bytearray) -> None: ...
 
     def peel(self, size: int, /) -> int:
-        """Take the annotations off the message of `size` bytes in the buffer, where they are known. Hot.
+        """Removes the annotations from the message of `size` bytes in the buffer, if they are known. Hot.
 
-        Returns  the bytes that are left, & SIZE_MASK; USUAL, where `sections.find_properties` needs no closer look at
-                 those; and the place of the section, >> PLACE_SHIFT. LOOK_CLOSER: nothing has changed
+        Returns  the bytes that are left, & SIZE_MASK; USUAL, if `sections.find_properties` needs no closer look at
+                 them; and the place of the section, >> PLACE_SHIFT. LOOK_CLOSER: nothing has changed
         """
 
     def remember(self, section: bytes, /) -> int:
-        """From now on `peel` takes this section off. Returns its place, below PLACES, from which another may have had
-        to go; -1: it is longer than LONGEST_BYTES.
+        """Makes `peel` remove this section from now on.
+
+        Returns its place, below PLACES. Another section may have lost this place. Returns -1 if the section is longer
+        than LONGEST_BYTES.
         """
 
 
 class Front(NamedTuple):
-    """known  for a buffer
-    front_of  (buffer) → `front`: (bytes) → where annotations belong in the message in the buffer, which has none,
-              << AT_SHIFT; | ASKS, where it may have a reply-to; | its priority. LOOK_CLOSER
+    """The functions for the front of messages.
+
+    known  for a buffer
+    front_of  (buffer) → `front`: (bytes) → the place for annotations in the message in the buffer, which has none, <<
+              AT_SHIFT; | ASKS, if it may have a reply-to; | its priority. LOOK_CLOSER if the message has another form
     """
 
     known: type[Known]
@@ -53,7 +57,7 @@ class Front(NamedTuple):
 
 
 def header_end(buffer: bytearray, size: int) -> int:
-    """Where the header ends, 0 without one; LOOK_CLOSER."""
+    """Returns the end of the header, 0 without one; LOOK_CLOSER if it has another form."""
     word = _u32_at(buffer, 0)[0]
     if word >> 16 != 0x0053:
         return LOOK_CLOSER
@@ -72,8 +76,9 @@ def header_end(buffer: bytearray, size: int) -> int:
 
 
 def annotations_in(buffer: bytearray, size: int) -> tuple[int, int]:
-    """Where the message-annotations begin and end, where nothing but a header stands before them and they are no longer
-    than LONGEST_BYTES; else an end of LOOK_CLOSER.
+    """Returns the begin and the end of the message-annotations.
+
+    The end is LOOK_CLOSER if more than a header comes before them, or if they are longer than LONGEST_BYTES.
     """
     at = header_end(buffer, size) if size >= FEWEST_BYTES else LOOK_CLOSER
     if at < 0 or at + FEWEST_BYTES > size:

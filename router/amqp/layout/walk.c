@@ -1,11 +1,12 @@
-/* Whether every receiver of a message finds the sections that we find, and no others.
+/* Checks that every receiver of a message finds the same sections that the router finds.
  *
- * A message is walked once from its beginning to its end, down to the last element of every list, map and array: sizes
- * and counts have to agree, sections to stand in their order. Only what is within binary and text is passed over. Where
- * that holds, no reader can come to stand at another place than we do, and so none finds another user-id.
- * tests/amqp/twins has the same in Python, with which tests compare it.
+ * A message is walked once from its beginning to its end, down to the last element of every list, map and array. Sizes
+ * and counts must agree, and sections must be in their order. Only the contents of binary and text are skipped. If all
+ * this is true, no reader can continue at another place than the router, so none finds another user-id.
+ * tests/amqp/twins has the same in Python, and tests compare the two.
  *
- * A message that streams is walked piece by piece: what is cut at the end of a piece is kept for the next one.
+ * A message that streams is walked piece by piece: a value that is cut at the end of a piece is kept for the next
+ * piece.
  */
 
 #include <stdbool.h>
@@ -15,35 +16,35 @@
 #include <string.h>
 
 enum { HEADER = 0x70, MESSAGE_ANNOTATIONS = 0x72, PROPERTIES, APPLICATION_PROPERTIES, VALUE = 0x77, FOOTER };
-enum { MAX_DEPTH = 32 };             /* as in decoding.py. Stops nesting bombs. */
-enum { LONGEST_NAME = 31, KEPT = 6 + LONGEST_NAME }; /* of a section; what is kept is less than its longest beginning */
-enum { MALFORMED = -1, NOTHING, SOMETHING };         /* what a message has: as in walk.py */
-enum { BAD = -1, CUT = 0 };                          /* instead of a number of bytes taken */
+enum { MAX_DEPTH = 32 };             /* as in decoding.py. Attack: nesting bombs. */
+enum { LONGEST_NAME = 31, KEPT = 6 + LONGEST_NAME }; /* of a section; fewer bytes are kept than its longest beginning */
+enum { MALFORMED = -1, NOTHING, SOMETHING };         /* the contents of a message, as in walk.py */
+enum { BAD = -1, CUT = 0 };                          /* returned instead of a number of bytes taken */
 
-/* How the values of a level are written: with a constructor each, up to the end of a list or map; with one each, two
- * for descriptor and value, where the end is not known before; an array, whose constructor comes next. Anything else is
- * the constructor of an array's elements. */
+/* The form of the values of a level. SIZED: each has a constructor, up to the end of a list or map. OPEN: each has a
+ * constructor, for descriptor and value, where the end is not known before. UNTYPED: an array, whose constructor comes
+ * next. Any other form is the constructor of an array's elements. */
 enum { SIZED = 0, OPEN, UNTYPED };
 
 typedef struct {
-  uint64_t end;  /* nothing in it goes beyond that */
-  uint32_t left; /* values to come */
+  uint64_t end;  /* nothing in it goes beyond this */
+  uint32_t left; /* values still to come */
   uint8_t form;
 } level_t;
 
 typedef struct {
-  int64_t user_id_at, annotations_at, annotations_end; /* message-annotations with their descriptor; -1: there are none */
+  int64_t user_id_at, annotations_at, annotations_end; /* with their descriptor; -1: there are none */
   uint32_t user_id_size;
-  uint64_t at;      /* where in the message we are */
-  uint64_t skip_to; /* up to there nothing is looked at */
+  uint64_t at;      /* the current place in the message */
+  uint64_t skip_to; /* bytes before this are skipped */
   uint8_t section;  /* the latest; 0 before the first */
-  uint8_t fields;   /* of the properties, as far as they matter: the first two */
+  uint8_t fields;   /* how many of the first two properties have been read */
   uint8_t kept_size;
-  bool is_late;   /* the first piece of a stream is gone */
-  bool is_early; /* the footer stands before the body, where rhea puts it */
+  bool is_late;   /* the first piece of a stream has been read */
+  bool is_early; /* the footer comes before the body, as rhea writes it */
   uint8_t kept[KEPT];
   uint32_t depth;
-  level_t levels[MAX_DEPTH + 1]; /* the section's value is the only one in the first */
+  level_t levels[MAX_DEPTH + 1]; /* the first contains only the section's value */
 } walk_t;
 
 static uint32_t be32(const uint8_t *at) {
@@ -51,7 +52,7 @@ static uint32_t be32(const uint8_t *at) {
 }
 
 static bool is_constructor(uint8_t code) {
-  /* One bit for each code of a nibble that there is: 40 to 45, 50 to 56, 60, 61, ... */
+  /* One bit for each valid code of a nibble: 40 to 45, 50 to 56, 60, 61, ... */
   static const uint16_t CODES[16] = {[0x4] = 0x3f, [0x5] = 0x7f, [0x6] = 0x03, [0x7] = 0x1f, [0x8] = 0x1f,
                                      [0x9] = 0x110, [0xa] = 0x0b, [0xb] = 0x0b, [0xc] = 0x03, [0xd] = 0x03,
                                      [0xe] = 0x01, [0xf] = 0x01};
@@ -66,8 +67,8 @@ static bool push(walk_t *w, uint64_t end, uint32_t left, uint8_t form) {
   return true;
 }
 
-/* May a section come next? Bodies are data, or sequences, or one value. The footer may stand before them: nothing that
- * the router reads follows it either way. */
+/* Returns true if a section may come next. Bodies are data, or sequences, or one value. The footer may come before
+ * them: the router reads nothing that follows it in either case. */
 static bool may_follow(const walk_t *w, uint64_t code) {
   uint8_t last = w->section;
   if (code < HEADER || code > FOOTER) return false;
@@ -94,7 +95,7 @@ static uint8_t code_of(const uint8_t *name, size_t size) {
   return 0;
 }
 
-/* A section's descriptor. `room` is 1 at least, here and below. Returns how many bytes it has, CUT or BAD. */
+/* Reads a section's descriptor. `room` must be at least 1, here and below. Returns its number of bytes, CUT or BAD. */
 static int begin_section(walk_t *w, const uint8_t *at, size_t room) {
   uint64_t code;
   uint32_t bytes;
@@ -126,7 +127,7 @@ static int begin_section(walk_t *w, const uint8_t *at, size_t room) {
   return push(w, UINT64_MAX, 1, OPEN) ? (int)bytes : BAD;
 }
 
-/* The constructor of an array's elements; all of the elements, where they are equally long. */
+/* Reads the constructor of an array's elements. Skips all elements if they have the same length. */
 static int begin_array(walk_t *w, uint8_t code) {
   level_t *level = &w->levels[w->depth - 1];
   if (!code) return push(w, level->end, 1, OPEN) ? 1 : BAD; /* the descriptor, then the constructor */
@@ -139,7 +140,7 @@ static int begin_array(walk_t *w, uint8_t code) {
   return 1;
 }
 
-/* Is a value with this constructor what has to stand here? Checked are sections that the router reads. */
+/* Returns true if a value with this constructor may be at this place. Checks only sections that the router reads. */
 static bool is_in_place(const walk_t *w, uint8_t code) {
   if (w->section >= APPLICATION_PROPERTIES) return true;
   if (w->depth == 1) {
@@ -158,12 +159,13 @@ static bool begin_compound(walk_t *w, uint8_t code, uint64_t first, uint64_t end
   return count ? push(w, end, count, SIZED) : first == end;
 }
 
-/* The next value of the innermost level: all of it, or up to its first element. Returns as begin_section. */
+/* Reads the next value of the innermost level: all of it, or up to its first element. Returns the same as
+ * begin_section. */
 static int begin_value(walk_t *w, const uint8_t *at, size_t room) {
   level_t *level = &w->levels[w->depth - 1];
   if (w->at >= level->end) return BAD;
   if (level->form == UNTYPED) return begin_array(w, at[0]);
-  uint32_t own = level->form > UNTYPED ? 0 : 1; /* bytes of its own constructor */
+  uint32_t own = level->form > UNTYPED ? 0 : 1; /* the bytes of its own constructor */
   uint8_t code = own ? at[0] : level->form;
   if (!is_in_place(w, code)) return BAD;
   if (!code) {
@@ -200,12 +202,12 @@ static int begin_value(walk_t *w, const uint8_t *at, size_t room) {
   return begin_compound(w, code, w->at + bytes, end, count) ? (int)bytes : BAD;
 }
 
-/* May any value come next, in one of the sections that the router reads? */
+/* Returns true if any value may come next, in one of the sections that the router reads. */
 static bool is_free(const walk_t *w) {
   return w->depth > 2 || (w->depth == 2 && (w->section != PROPERTIES || w->fields > 1));
 }
 
-/* Values of the innermost level that come next and have all come, in one go. Returns bytes taken, 0 without. */
+/* Skips the next values of the innermost level that have arrived completely. Returns the bytes taken, 0 if none. */
 static size_t pass_over_plain_values(walk_t *w, const uint8_t *data, size_t room) {
   level_t *level = &w->levels[w->depth - 1];
   if (level->form > OPEN || (w->section < APPLICATION_PROPERTIES && !is_free(w))) return 0;
@@ -232,7 +234,7 @@ static size_t pass_over_plain_values(walk_t *w, const uint8_t *data, size_t room
   return at;
 }
 
-/* Leave what has no more values to come. False: it does not end there. */
+/* Leaves levels that have no more values to come. Returns false if a level does not end here. */
 static bool leave(walk_t *w) {
   while (w->depth) {
     const level_t *level = &w->levels[w->depth - 1];
@@ -247,10 +249,10 @@ static int begin_next(walk_t *w, const uint8_t *at, size_t room) {
   return w->depth ? begin_value(w, at, room) : begin_section(w, at, room);
 }
 
-/* Walk on through a piece. False: malformed. */
+/* Walks on through a piece. Returns false if it is malformed. */
 static bool walk(walk_t *w, const uint8_t *data, size_t size) {
   const uint8_t *end = data + size;
-  while (w->kept_size && data < end) { /* byte by byte, until it is whole */
+  while (w->kept_size && data < end) { /* byte by byte, until the value is complete */
     w->kept[w->kept_size++] = *data++;
     int taken = begin_next(w, w->kept, w->kept_size);
     if (taken == BAD) return false;
@@ -288,7 +290,7 @@ static bool walk(walk_t *w, const uint8_t *data, size_t size) {
   return true;
 }
 
-/* Has all come that has begun? */
+/* Returns true if everything that has begun has arrived completely. */
 static bool is_over(const walk_t *w) { return w->section && !w->depth && !w->kept_size; }
 
 static void start(walk_t *w) {
@@ -301,13 +303,13 @@ static void start(walk_t *w) {
 
 static int what(const walk_t *w) { return w->user_id_at >= 0 || w->annotations_at >= 0 ? SOMETHING : NOTHING; }
 
-/* A message that has come as a whole. */
+/* Walks a message that has arrived completely. */
 static int whole(walk_t *w, const uint8_t *data, uint32_t size) {
   start(w);
   return walk(w, data, size) && is_over(w) ? what(w) : MALFORMED;
 }
 
-/* The first piece of a message. What stands before the application-properties has to be whole in it. */
+/* Walks the first piece of a message. Everything before the application-properties must be complete in it. */
 static int first(walk_t *w, const uint8_t *data, uint32_t size) {
   start(w);
   if (!walk(w, data, size) || (w->section < APPLICATION_PROPERTIES && w->depth)) return MALFORMED;
@@ -315,5 +317,5 @@ static int first(walk_t *w, const uint8_t *data, uint32_t size) {
   return what(w);
 }
 
-/* Any other piece. Returns MALFORMED or NOTHING. */
+/* Walks any other piece. Returns MALFORMED or NOTHING. */
 static int next(walk_t *w, const uint8_t *data, uint32_t size) { return walk(w, data, size) ? NOTHING : MALFORMED; }

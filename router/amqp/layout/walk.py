@@ -1,4 +1,4 @@
-"""The walk through a message's sections (walk.c)."""
+"""Walks through a message's sections (walk.c)."""
 
 from functools import partial
 from typing import Any, Protocol
@@ -6,13 +6,15 @@ from typing import Any, Protocol
 from router.amqp.layout._walk import ffi, lib
 from router.amqp.sections import Buffer
 
-# The contents of a message: a user-id or message-annotations are something.
+# The result of a walk. SOMETHING: the message has a user-id or message-annotations.
 MALFORMED, NOTHING, SOMETHING = -1, 0, 1
 
 
 class Found(Protocol):
-    """user_id_at       where the user-id's bytes begin, from the start of the message; -1: it has none
-    annotations_at   where the message-annotations begin, -1 without, and end
+    """The sections that a walk found.
+
+    user_id_at       the offset of the user-id's bytes in the message; -1: it has none
+    annotations_at   the begin of the message-annotations, -1 without; annotations_end is their end
     """
 
     user_id_at: int
@@ -22,7 +24,10 @@ class Found(Protocol):
 
 
 class Walk(Protocol):
-    """Of the messages in one buffer, one after the other. found  of the latest"""
+    """Walks through the messages in one buffer, one after the other.
+
+    found  in the latest message
+    """
 
     @property
     def found(self) -> Found: ...
@@ -30,18 +35,19 @@ class Walk(Protocol):
     def __init__(self, buffer: Buffer) -> None: ...
 
     def whole(self, size: int, /) -> int:
-        """The buffer begins with a message of `size` bytes. Returns MALFORMED, NOTHING or SOMETHING. Hot."""
+        """Walks a message of `size` bytes at the start of the buffer. Returns MALFORMED, NOTHING or SOMETHING. Hot."""
 
     def first(self, size: int, /) -> int:
-        """The buffer begins with the first bytes of a message. Returns as `whole`: malformed is a message of which a
-        section before the application-properties has not all come.
+        """Walks the first bytes of a message at the start of the buffer. Returns the same as `whole`.
+
+        The message is also malformed if a section before the application-properties has not arrived completely.
         """
 
     def next(self, size: int, /) -> int:
-        """The buffer begins with more of that message. Returns MALFORMED or NOTHING."""
+        """Walks more bytes of that message, at the start of the buffer. Returns MALFORMED or NOTHING."""
 
     def is_over(self) -> bool:
-        """After `first` and `next`: has all come that has begun?"""
+        """Returns True if, after `first` and `next`, everything that has begun has arrived completely."""
 
 
 class CompiledWalk:

@@ -1,4 +1,4 @@
-"""qdstat --bans, which is ours."""
+"""qdstat --bans, which qpid-dispatch 1.20 does not have."""
 
 from router.tools.displays.source import Source
 from router.tools.formats import Block, Table, plain

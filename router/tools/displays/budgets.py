@@ -1,4 +1,4 @@
-"""qdstat --budgets, which is ours."""
+"""qdstat --budgets, which qpid-dispatch 1.20 does not have."""
 
 from router.tools.displays.source import Source
 from router.tools.formats import Block, Table, plain

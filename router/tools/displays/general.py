@@ -44,7 +44,7 @@ def general(source: Source) -> list[Block]:
     rows = [
         (label, form(router[name]))
         for label, name, form in _STATISTICS
-        # An older router does not know every counter; VmSize is 0 where the system does not tell it.
+        # An older router lacks some counters. VmSize is 0 if the system does not report it.
         if router.get(name) is not None and not (name == "memoryUsage" and not router[name])
     ]
     return [Table(title="Router Statistics", headers=("attr", "value"), rows=tuple(rows))]

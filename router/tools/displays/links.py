@@ -21,7 +21,7 @@ _CLASSES = {
 
 
 def split_key(key: Any) -> tuple[str, str, str]:
-    """An address key as class, address and phase: `M0queue` is mobile, queue, 0."""
+    """Returns an address key as class, address and phase: `M0queue` is mobile, queue, 0."""
     text = str(key or "")
     if not text:
         return "", "", ""

@@ -30,7 +30,7 @@ def nodes(source: Source) -> list[Block]:
 
 
 def dot(source: Source) -> list[str]:
-    """The routers and which of them are neighbours, in the language of Graphviz."""
+    """Returns the routers and their neighbours, in the language of Graphviz."""
     found = sorted(source.all("router.node"), key=lambda node: str(node.get("id")))
     names = [str(node.get("id")) for node in found]
     if not found:
@@ -43,6 +43,6 @@ def dot(source: Source) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    """Attack: the id of a neighbour that would be a statement of the graph."""
+    """Returns the name as a quoted string. Attack: a neighbour's id that would be a statement of the graph."""
     text = printable(name).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

@@ -1,4 +1,4 @@
-"""Where a display gets its rows from."""
+"""The rows for a display."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +8,11 @@ from router.management.client import ManagementClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """client      of the router to show
-    limit       at most so many rows, 0 for all; only the displays that use `limited` honour it
-    is_verbose  more columns
+    """The router to show.
+
+    client      of the router
+    limit       the maximum of rows, 0 for all; only the displays that use `limited` apply it
+    is_verbose  True for more columns
     """
 
     client: ManagementClient
@@ -18,7 +20,7 @@ class Source:
     is_verbose: bool = False
 
     def all(self, entity_type: str) -> list[dict[str, Any]]:
-        """All entities of a short type name, in the router's order."""
+        """Returns all entities of a short type name, in the router's order."""
         return list(self.client.query(f"org.apache.qpid.dispatch.{entity_type}").entities())
 
     def limited(self, entity_type: str) -> list[dict[str, Any]]:

@@ -128,5 +128,5 @@ def vhost_stats(source: Source) -> list[Block]:
 
 
 def _map(value: Any) -> Mapping[str, Any]:
-    """A router is not trusted to send the types of the schema."""
+    """Returns the value if it is a map. A router may send other types than those of the schema."""
     return value if isinstance(value, dict) else {}
