@@ -58,10 +58,13 @@ def accept(
     return transport, negotiation, endings
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "user"),
-    [("PLAIN", "test@domain.com"), ("ANONYMOUS", "anonymous"), ("EXTERNAL", "test@domain.com")],
-)
+# A Proton that was built with Cyrus SASL offers EXTERNAL over its own TLS alone: tests/interop has that.
+MECHANISMS = [("PLAIN", "test@domain.com"), ("ANONYMOUS", "anonymous")]
+if not SASL.extended():
+    MECHANISMS.append(("EXTERNAL", "test@domain.com"))
+
+
+@pytest.mark.parametrize(("mechanism", "user"), MECHANISMS)
 def test_a_proton_client_authenticates_and_goes_on_with_amqp(mechanism: str, user: str) -> None:
     """policy 56"""
     transport, negotiation, endings = accept(mechanism, offered=("EXTERNAL", "PLAIN", "ANONYMOUS"))

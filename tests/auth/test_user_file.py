@@ -363,7 +363,7 @@ def test_qdpasswd_sets_changes_and_deletes(
 ) -> None:
     path = str(tmp_path / "users")
     assert run(monkeypatch, "-f", path, "--stdin", "bob", stdin="builder\n") == 1
-    assert "No such file" in capsys.readouterr().err
+    assert "there is no such file" in capsys.readouterr().err
     assert run(monkeypatch, "-f", path, "-c", "--stdin", "bob", stdin="builder\nignored\n") == 0
     assert UserFile.load(path).verify("bob", Secret("builder")).is_valid
     assert run(monkeypatch, "-f", path, "--delete", "bob") == 0

@@ -10,6 +10,7 @@ import pytest
 from memory_net import (
     ACCEPTED,
     MODIFIED,
+    RELEASED,
     REJECTED,
     Client,
     Net,
@@ -368,6 +369,22 @@ def test_the_loss_of_the_client_is_told() -> None:
     net.pump()
     assert giving.refusal.name == "qd:routed-link-lost"
     assert giving.sent[0].outcome == MODIFIED
+    net.nothing_left()
+
+
+def test_what_comes_for_a_client_that_has_left_is_released() -> None:
+    """It was settled without an outcome, so the container did not know that it could send it to somebody else."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    client.receiver("q", credit=10)
+    net.pump()
+    sender = sender_of(container)
+    client.kill()
+    sendings = [sender.send(b"m") for _ in range(3)]
+    net.pump()
+    assert [sending.outcome for sending in sendings] == [RELEASED] * 3
     net.nothing_left()
 
 

@@ -325,10 +325,10 @@ def test_no_step_takes_more_than_one_link_route_or_auto_link(kind: str) -> None:
 
 
 def test_no_step_attaches_more_than_one_auto_link_when_the_session_is_there() -> None:
-    """They have waited for the container to answer the Begin."""
+    """They share one session, and have waited for the container to answer its Begin."""
     net = Net(is_sliced=True)
     made = many_auto_links(net, 500)
-    container = net.client("broker", role="route-container")
+    container = net.client("broker", role="route-container", channel_max=1)
     while not net.remainders:
         assert container.push_to_router()
     lines_by_step(net, "")

@@ -1230,6 +1230,7 @@ class IncomingWire(_Granting):
             if _partial(delivery):
                 self._throw_away()
             else:
+                _update(delivery, RELEASED)
                 _settle(delivery)
         elif size == MESSAGE_BYTES:
             self._begin(delivery, size)
