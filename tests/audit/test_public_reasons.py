@@ -95,7 +95,7 @@ def test_every_reason_that_is_said_is_public() -> None:
 
 
 def test_the_page_for_auditors_names_every_public_reason() -> None:
-    page = (ROOT / "docs" / "audit.md").read_text()
+    page = (ROOT / "docs" / "audit-events.md").read_text()
     section = page[page.index("### Reasons") : page.index("### Changes by management")]
     assert sorted(PUBLIC - set(re.findall(r"`([a-z_]+)`", section))) == []
     table = section[: section.index("| reason | means |")]

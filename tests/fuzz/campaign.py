@@ -3,7 +3,7 @@
     python tests/fuzz/campaign.py --inputs 1000000 --seed 1
 
 Each target takes one input and may raise only what it documents; anything else is printed with the input in hexadecimal
-and ends the campaign with status 1. The figures of recorded runs are in docs/reliability.md.
+and ends the campaign with status 1. The figures of recorded runs are in tests/fuzz/results.md.
 """
 
 import argparse

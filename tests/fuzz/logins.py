@@ -3,7 +3,7 @@
     python tests/fuzz/logins.py --seconds 600 --seed 1 [--only JWT]
 
 As campaign.py; besides, nothing but the right credentials may let anybody in, and no input may take long.
-The figures of recorded runs are in docs/reliability.md.
+The figures of recorded runs are in tests/fuzz/results.md.
 """
 
 import argparse
