@@ -10,8 +10,8 @@ import pytest
 from memory_net import (
     ACCEPTED,
     MODIFIED,
-    RELEASED,
     REJECTED,
+    RELEASED,
     Client,
     Net,
     Receiver,
