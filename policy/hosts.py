@@ -1,6 +1,6 @@
-"""`remoteHosts`: from which network addresses a group's members may connect.
+"""`remoteHosts`: the network addresses from which a group's members may connect.
 
-Pure: host names are resolved by the caller's `resolve`, once, when a ruleset is compiled.
+Pure: the caller's `resolve` looks up host names, once, when a ruleset is compiled.
 Source: docs/spec/policy-and-auth.md §2.3. Networks in CIDR form, `10.0.0.0/8`, are an extension.
 """
 
@@ -14,13 +14,13 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Resolve = Callable[[str], Sequence[str]]
 
 ANY_HOST = "*"
-# The length of ::ffff:0:0/96, below which the IPv4 addresses are.
+# The length of ::ffff:0:0/96, the network of the mapped IPv4 addresses.
 _MAPPED_BITS = 96
 _UNKNOWN_NAME = "[Errno -2] Name or service not known"
 
 
 def is_loopback(host: str) -> bool:
-    """Is the host this machine by its loopback address, or by the name `localhost`? No name is resolved.
+    """Returns whether the host is a loopback address or the name `localhost`. Resolves no name.
 
     host  a numeric address without brackets, or a name
     """
@@ -43,7 +43,9 @@ class HostRanges:
     v6: tuple[tuple[int, int], ...] = ()
 
     def contains(self, host: str) -> bool:
-        """Is the numeric address `host` among them? Raises ValueError when it is not a numeric address."""
+        """Returns whether it contains the numeric address `host`. Raises ValueError if `host` is not a numeric
+        address.
+        """
         address = parse_address(host)
         if self.is_any:
             return True
@@ -54,7 +56,7 @@ class HostRanges:
 
 
 def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
-    """Compile the items of a `remoteHosts` list. No items: nobody.
+    """Compiles the items of a `remoteHosts` list. Without items, no host is admitted.
 
     Errors  HostItemError, which names the item
     """
@@ -73,7 +75,7 @@ def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
 
 
 def names_in(items: Iterable[str]) -> Iterator[str]:
-    """The host names for which compiling these items will call `resolve`."""
+    """Yields the host names for which compiling these items will call `resolve`."""
     for item in items:
         if "/" not in item:
             for end in item.split("-"):

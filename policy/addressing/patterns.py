@@ -165,7 +165,7 @@ class PatternTree:
                     yield node.any_number.payload
                 node = None
                 continue
-            # The last one pushed is tried first, and a literal word before all of them.
+            # The last place pushed is tried first, and a literal word before all of them.
             if node.is_any_number:
                 stack.append((node, at + 1))
             if node.any_number is not None:

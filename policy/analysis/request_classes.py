@@ -143,7 +143,7 @@ def _names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort
         effort.spend(len(heads) + len(text))
         begins = {len(head) for head in heads if text.startswith(head)}
         begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
-        for begin in begins:  # each with every end behind it: as many texts as it has characters, half as long each
+        for begin in begins:  # each with every end after it: N texts of half the length
             length = len(text) - begin
             effort.spend(length * (_TEXT_STEPS + length // 16))
             effort.hold(length * (_TEXT_BYTES + length // 2))
