@@ -249,11 +249,13 @@ def _management_elsewhere_denied(settings: Settings, address: Address) -> Decisi
 
 
 def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdict: Verdict) -> Decision | None:
-    """No target allows the address: is it the connection's own, or one to reply to (§3.16)? None: neither has a say."""
+    """Decides on an address that no target allows: the connection's own, or a reply (§3.16). None if neither
+    applies.
+    """
     if verdict.denied_by is not None:
         return None
     owner, age_s = facts.dynamic_address, facts.reply_age_s
-    # What an authentication service grants is all that there is (§9.6): its lists replace the group's, and this rule.
+    # The grants of an authentication service are complete (§9.6): they replace the group's lists, and also this rule.
     if owner == "own" and settings.origin.target_key != GRANTED_TARGET_KEY:
         return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text)
     if not settings.allow_replies or (age_s is None and owner is None):
@@ -296,14 +298,14 @@ def _unclear(address: Unclear) -> Decision:
 
 
 def _address_denied(settings: Settings, reason: Reason, key: str, deny_key: str, verdict: Verdict) -> Decision:
-    """By the item that denies the address, else by the list that does not allow it."""
+    """Returns a denial by the item that denies the address, or else by the list that does not allow it."""
     denied_by = verdict.denied_by
     rule = settings.rule(key) if denied_by is None else settings.rule(deny_key, denied_by)
     return Decision(is_allowed=False, reason=reason, rule=rule, address=verdict.text)
 
 
 def _capability_denied(settings: Settings, capabilities: tuple[str, ...]) -> Decision | None:
-    """Every symbol counts, whether the client sent one or an array of them."""
+    """Returns a denial because of a capability, else None. Every symbol counts, single or in an array."""
     if not settings.allow_waypoint_links and any(
         capability.startswith(WAYPOINT_CAPABILITY_PREFIX) for capability in capabilities
     ):

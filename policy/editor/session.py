@@ -37,7 +37,7 @@ class Session:
         self._documents: dict[str, Document] = {}
         self._ours: set[str] = set()  # URIs whose text has once looked like policy
         self._dirty: dict[str, None] = {}
-        self._elsewhere: dict[str, set[str]] = {}  # a checked document -> other files with diagnostics of its project
+        self._elsewhere: dict[str, set[str]] = {}  # a checked document -> other files of its project with diagnostics
         self._due = 0.0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
