@@ -10,7 +10,7 @@ class Proof:
     verifier  name of the verifier, as configured
     user      the user by whom the verifier knows the credentials
     value     changes or disappears when the credentials are changed or the user is removed; cannot be used to guess
-        them
+              them
     """
 
     verifier: str

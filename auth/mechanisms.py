@@ -125,8 +125,7 @@ class External:
     breaks AMQP clients that expect the outcome.
 
     asks_groups  an authenticator has the groups of such users and decides. It refuses users that it does not know. If
-        it
-                 does not answer, the user is refused too, and never accepted without groups
+                 it does not answer, the user is refused too, and never accepted without groups
     """
 
     def __init__(self, user: str | None, *, asks_groups: bool = False) -> None:

@@ -156,8 +156,7 @@ def encode(frame: SaslFrame, max_bytes: int = MAX_SENT_FRAME_BYTES) -> bytes:
     """Encodes a frame for the wire.
 
     max_bytes  limit of the frame: the standard's; more for a token, which would not fit, and for a forwarded frame,
-        which
-                may be as large as what we accepted
+               which may be as large as what we accepted
     Errors     SaslFrameError if the frame would exceed it or a name is not ASCII.
     """
     match frame:

@@ -175,8 +175,7 @@ class TlsTunnel:
     Pass the bytes from the socket to `receive`. After every call write the bytes of `take_output` to the socket.
 
     elsewhere  runs the steps of the handshake; None: `receive` runs them. During a step `is_waiting` is true and
-        arriving
-               bytes wait. After it `on_step` is called: then the caller calls `receive` again, with no data
+               arriving bytes wait. After it `on_step` is called: then the caller calls `receive` again, with no data
     """
 
     __slots__ = (
@@ -266,10 +265,8 @@ class TlsTunnel:
         """Takes ciphertext from the socket and returns the plaintext that it completes, perhaps none.
 
         begin_turn  returns a function that is called every RECORDS_AT_ONCE records and returns whether there is time
-            left. If
-                    not and there are more records, `has_more` is set. The caller then calls again, with no data, when
-                    this
-                    connection has its next turn
+                    left. If not and there are more records, `has_more` is set. The caller then calls again, with no
+                    data, when this connection has its next turn
         Errors      TlsFailure; NotTls, RecordsWithoutData for a peer that only costs us work.
         """
         if self._is_closed:
@@ -400,8 +397,7 @@ class TlsTunnel:
         """Tells the peer that nothing more will come (close_notify, in `take_output`).
 
         A client that has shown a certificate gets no close_notify, because OpenSSL forgets a session only without one.
-        AMQP's
-        own Close tells such a client the same, and an attacker cannot remove it unnoticed.
+        AMQP's own Close tells such a client the same, and an attacker cannot remove it unnoticed.
         """
         if self._is_discarded or self._forgets_session:
             return
@@ -584,8 +580,7 @@ class ChoosingTunnel(TlsTunnel):
         """Chooses the sslProfile; returns False until the client's message is complete. Errors: UnusableProfile.
 
         OpenSSL's own callback is not used. It would change the certificate, but not the protocols, the revocation lists
-        or
-        whether a certificate is required.
+        or whether a certificate is required.
         """
         try:
             name = server_name(self._waiting)

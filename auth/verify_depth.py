@@ -17,11 +17,9 @@ def bound_depth() -> None:
     """Limits verification in the whole process to MAX_CERTIFICATES of a peer, and our authority above them.
 
     OpenSSL has a table of parameters. Every verification takes from its entry "default" the values that its context
-    does
-    not set, and programs may change that entry. So no Python object is accessed by its internals. Call it once, before
-    there are threads: OpenSSL's table has no lock. If the functions are not available, for example because OpenSSL is
-    linked
-    into Python's executable, the only limit on chains is MAX_HANDSHAKE_BYTES.
+    does not set, and programs may change that entry. So no Python object is accessed by its internals. Call it once,
+    before there are threads: OpenSSL's table has no lock. If the functions are not available, for example because
+    OpenSSL is linked into Python's executable, the only limit on chains is MAX_HANDSHAKE_BYTES.
     """
     try:
         openssl = ctypes.CDLL(getattr(_ssl, "__file__", None))

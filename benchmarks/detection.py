@@ -52,8 +52,7 @@ def judged(session: "SparkSession", work: Path, seeds: int, events: int, inciden
     """Returns (detector, what) -> number; what is planted, found, findings or right.
 
     The trails of all seeds are processed together, because starting Spark costs more than a trail. Each seed has its
-    own
-    routers, users and hosts, by which every detector separates them.
+    own routers, users and hosts, by which every detector separates them.
     """
     from spark.detectors.thresholds import defaults
     from spark.jobs.detection import detect, looked_at

@@ -4,11 +4,9 @@
 
 The naive evaluator reads the attribute maps as they are written and has no index. It compares whether the policy is
 accepted, and every decision: the reason for the connection and, if it may stay, its limits and the reasons for
-sessions,
-links and messages with the bound key, with tenants and without. The policies use the extensions of docs/policy.md,
-users
-in lists and in texts, nulls, blank aliases, and limits at the edges of 32 and 64 bits. Ends with status 1 at the first
-disagreement.
+sessions, links and messages with the bound key, with tenants and without. The policies use the extensions of
+docs/policy.md, users in lists and in texts, nulls, blank aliases, and limits at the edges of 32 and 64 bits. Ends with
+status 1 at the first disagreement.
 Sources: docs/spec/policy-and-auth.md §2, §3; docs/spec/routing.md §3.
 """
 

@@ -2,8 +2,7 @@
 
 They first connect, from many addresses of this machine, and the program prints `ready`. After a line on standard input
 all of them speak. Then it prints `done` and the number of peers that were answered or refused. Loopback only, limited
-in
-number and time.
+in number and time.
 """
 
 import contextlib

@@ -143,8 +143,7 @@ class Subject:
     tls_port     TLS from the first byte
     directory_tls_port  the same, for a user of an LDAP directory; 0 without one
     slow_tls_port  the same, for the user whose password is hashed as by qdpasswd. That user has a separate file, since
-        each
-                 login computes a hash of each cost in its file
+                   each login computes a hash of each cost in its file
     ready_after_s  from starting the process until it reported that it serves
     """
 

@@ -1,9 +1,8 @@
 """Makes a new, secured router and runs it in the foreground: `make run`.
 
 All its files are in the ignored folder .run/. Existing files are kept, so a second run has the same certificates,
-users,
-policy and audit records, and the same commands work again. The users' passwords are in files that only their owner may
-read. The key of the certificate authority, which signs two certificates, is never on disk.
+users, policy and audit records, and the same commands work again. The users' passwords are in files that only their
+owner may read. The key of the certificate authority, which signs two certificates, is never on disk.
 """
 
 import argparse
@@ -300,9 +299,8 @@ def run_router(run: Path) -> int:
 @contextlib.contextmanager
 def own_terminal() -> Iterator[None]:
     """Keeps Ctrl-C from make, which would report a clean stop as an error. Moves this process into its own process
-    group
-    and makes it the terminal's foreground group, if there is a terminal and the present group has it. Undone at the
-    end.
+    group and makes it the terminal's foreground group, if there is a terminal and the present group has it. Undone at
+    the end.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)

@@ -1,8 +1,7 @@
 """The set of bans: of an address or network, a user, or a user at an address. The daemon owns it, like usage.py.
 
 Pure: the clock is an argument. A ban holds until its owner removes it. `due` says when, so that a ban ends together
-with
-the entity that shows it. Source: docs/spec/policy-and-auth.md §3.15.
+with the entity that shows it. Source: docs/spec/policy-and-auth.md §3.15.
 """
 
 from collections.abc import Iterator

@@ -49,8 +49,7 @@ class ConnectionDecision:
 
     vhost, group  the ones selected, as far as the decision got
     settings      of an allowed connection; None if vhost policy is off and the authenticator grants no addresses, so
-        that
-                  nothing restricts it
+                  that nothing restricts it
     """
 
     decision: Decision

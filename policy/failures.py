@@ -6,9 +6,9 @@ The counts are exact: no host is banned for another's failures. The price of bou
 forgotten. An attacker gains from that only with more addresses than there is room for, all failing within one window.
 Such an attacker has `limit` - 1 free attempts from each address anyway. The host to forget is chosen at random. If it
 were the oldest, the attacker could use the addresses in turn, and each would be forgotten just before its next use.
-Among
-a few random hosts the one with the fewest failures is forgotten, so that hosts close to the limit stay. If instead new
-hosts had to wait for room, the attacker could fill the table once and then try from other addresses uncounted.
+Among a few random hosts the one with the fewest failures is forgotten, so that hosts close to the limit stay. If
+instead new hosts had to wait for room, the attacker could fill the table once and then try from other addresses
+uncounted.
 """
 
 from collections.abc import Callable, Mapping, Sequence

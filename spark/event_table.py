@@ -58,10 +58,8 @@ def router_dir(router: str) -> str:
     """Returns a router's id as a folder name.
 
     An id of 1 to 100 of A-Z, a-z, 0-9, . _ - that begins with a letter or a digit is used as it is. Any other id is
-    reduced
-    to these characters, cut, and extended by a hash. Stops an id of 256 unusual characters from making a path that no
-    file
-    system accepts.
+    reduced to these characters, cut, and extended by a hash. Stops an id of 256 unusual characters from making a path
+    that no file system accepts.
     """
     if _PLAIN_ROUTER.fullmatch(router):
         return router

@@ -1,10 +1,8 @@
 """`qdaudit verify` checks that a trail is what the router wrote. Needs neither Spark nor a JVM.
 
 An independent implementation of docs/audit.md, The chain: it shares no code with the router that writes it. Signed
-lines
-are checked in blocks, from one signed line to the next. Only if a block does not match, each of its lines is checked,
-to
-find the changed one.
+lines are checked in blocks, from one signed line to the next. Only if a block does not match, each of its lines is
+checked, to find the changed one.
 """
 
 import argparse
@@ -450,8 +448,7 @@ def _deleted(files: Sequence[_File], keys: Keys) -> dict[str, str]:
     """Returns what lines of the trail say was deleted.
 
     Attack: a person cuts off the beginning of a trail that is said to be running, and adds a line at its end that
-    reports
-    the deletion. So such a line counts only with a signature after it.
+    reports the deletion. So such a line counts only with a signature after it.
     """
     at = max((nth for nth, file in enumerate(files) if file.signed), default=-1)
     return {

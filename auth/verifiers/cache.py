@@ -53,8 +53,8 @@ class CachedVerifier:
     """A verifier whose answers about passwords and groups are remembered.
 
     An outage is not remembered. If a user's credentials turn out to be no longer valid, the user's answers are
-    forgotten
-    at once. After a change in the directory, the old password is accepted for `seconds` more, and the new one at once.
+    forgotten at once. After a change in the directory, the old password is accepted for `seconds` more, and the new one
+    at once.
     """
 
     def __init__(

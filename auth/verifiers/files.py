@@ -124,10 +124,8 @@ class UserFile:
         """Checks a user's password. Never hashes more than MAX_PASSWORD_BYTES.
 
         Attack: to find out by the time of the answer which users exist. If a user's hash cost more or less than that of
-        a
-        made-up name, the time would show it. So each login computes one hash of each cost in the file, in the same
-        order: the
-        user's own, and decoys for the other costs.
+        a made-up name, the time would show it. So each login computes one hash of each cost in the file, in the same
+        order: the user's own, and decoys for the other costs.
         """
         size = len(password.reveal().encode("utf-8", "surrogatepass"))
         if not 0 < size <= MAX_PASSWORD_BYTES:
@@ -165,8 +163,7 @@ class UserFileVerifier:
     """Answers from a file that may change: the file is read again whenever it has changed.
 
     So a removed user is refused at once. If the file becomes unusable, every user is refused. May be called from
-    several
-    threads: the only state is one tuple, replaced as a whole.
+    several threads: the only state is one tuple, replaced as a whole.
     """
 
     __slots__ = ("_loaded", "_path", "name")

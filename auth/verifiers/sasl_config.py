@@ -1,8 +1,8 @@
 """The SASL server configuration, and the mechanisms that a listener offers by it.
 
 The file has the format of the SASL library that the peer uses: `key: value` lines, `#` comments. Of its user databases
-we support the sasldb (`auxprop_plugin: sasldb`, `sasldb_path: FILE`, see sasldb.py) and saslauthd
-(`pwcheck_method: saslauthd`, `saslauthd_path: SOCKET`). Our own is `auxprop_plugin: userfile` with
+we support two. The sasldb: `auxprop_plugin: sasldb`, `sasldb_path: FILE` (see sasldb.py). And saslauthd:
+`pwcheck_method: saslauthd`, `saslauthd_path: SOCKET`. Our own database is `auxprop_plugin: userfile` with
 `userfile_path: FILE` (see files.py). A relative FILE is relative to the configuration's folder. `keytab: FILE` is for
 GSSAPI (kerberos.py). Keys of other plugins are ignored.
 Sources: docs/spec/policy-and-auth.md §7, §8.1.

@@ -4,8 +4,7 @@ Pure. An entry's key is user NUL realm NUL property. Only the property `userPass
 
 A user who can write the file may have written anything. So no page or bucket is followed more than once, and everything
 is limited to what a file of MAX_RECORDS needs. Berkeley DB: all pages are read in their order, instead of the buckets
-by
-their numbers. So the only chains of pages, which could loop, are those of long values.
+by their numbers. So the only chains of pages, which could loop, are those of long values.
 Sources: Berkeley DB 5.3, dbinc/db_page.h; the GDBM manual, and gdbm's header magic numbers in gdbmdefs.h;
 docs/spec/policy-and-auth.md §7.
 """

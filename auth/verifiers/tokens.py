@@ -1,8 +1,7 @@
 """Bearer tokens: JWTs, signed by an issuer whose public keys we have.
 
 Blocking while keys are fetched. PyJWT verifies the signature. The signed content is parsed once, here, by our rules,
-and
-nothing in a token is trusted before its signature. Any fault of a token refuses it.
+and nothing in a token is trusted before its signature. Any fault of a token refuses it.
 Sources: RFC 7519, RFC 7515, RFC 8725 (best practices), RFC 9068; docs/spec/policy-and-auth.md §8.10.
 """
 

@@ -20,8 +20,7 @@ class Verifier(Protocol):
 
     name        as configured; DEFAULT for the database of the SASL configuration
     mechanisms  the upper-case names of the mechanisms that it can serve, strongest first; EXTERNAL if it knows groups
-        of
-                users whom TLS has authenticated
+                of users whom TLS has authenticated
     threads     how many calls of `verify` may run at a time
     """
 
@@ -62,8 +61,7 @@ class Recalling(Protocol):
         """Returns the answer that `verify` would give, if that takes microseconds. None if `verify` has to be called.
 
         Called on the event loop: never waits for a disk, a network or a lock. Like `verify`, it takes as long for an
-        unknown
-        user as for an existing one.
+        unknown user as for an existing one.
         """
         ...
 

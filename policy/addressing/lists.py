@@ -136,8 +136,7 @@ class Permission:
 
     An address must be allowed both as written and as the router understands it. `public/x:/secret` means `secret`, so
     `public/*` does not allow it. An item that is itself such a name does: `amqp:/orders.*` allows what it says. A
-    denial of
-    an address applies to all its names.
+    denial of an address applies to all its names.
     """
 
     __slots__ = ("_aliases", "_allowed", "_denied", "_user")

@@ -1,8 +1,7 @@
 """Address lists as automata over characters, so that sets of addresses are compared exactly and not by samples.
 
 Every list is regular: literals, prefixes, and word patterns, each with a user's name inserted. To find a word that is
-in
-some lists and not in others, all automata are walked together, shortest words first.
+in some lists and not in others, all automata are walked together, shortest words first.
 In the router addresses have at most `patterns.MAX_TOKENS` words; longer addresses are not considered here.
 Pure. Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
@@ -411,7 +410,7 @@ def find_word(
     """Returns the shortest non-empty word for which `wanted` holds, None if there is none. Raises TooComplexError.
 
     wanted  gets, for each automaton, whether it accepts the word; it never holds for a word that the first does not
-        accept
+            accept
     effort  pays for the search
     """
     effort = effort or Effort()

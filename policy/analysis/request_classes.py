@@ -169,8 +169,7 @@ def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]
     """Returns names that represent all users that no rule names, as far as these lists distinguish users.
 
     A name that no rule has behaves like a new character, unless patterns count its words: `${user}` may then be one
-    word or
-    many. So all names of up to MAX_USER_SHAPE characters are formed from new words and separators.
+    word or many. So all names of up to MAX_USER_SHAPE characters are formed from new words and separators.
     """
     lists = list(lists)
     is_escaped = any(ESCAPED_USER_TOKEN in item for _, items in lists for item in items)

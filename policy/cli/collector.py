@@ -12,8 +12,7 @@ def without_collector(run: _Run) -> _Run:
     """Wraps the `run` of a verb so that it runs without garbage collection.
 
     Thousands of vhosts are millions of values without reference cycles. The collector would scan them again and again,
-    for
-    a quarter of the time.
+    for a quarter of the time.
     """
 
     @wraps(run)

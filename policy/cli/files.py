@@ -25,8 +25,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """Replaces the file's content by `content`. Raises OSError, and then nothing has changed.
 
     A reader, such as a router that reads its policyDir again, sees either the old file or the new one. A link stays a
-    link,
-    and the file keeps its permissions. A device or pipe, such as /dev/stdout, is written to directly.
+    link, and the file keeps its permissions. A device or pipe, such as /dev/stdout, is written to directly.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():

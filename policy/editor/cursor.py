@@ -1,8 +1,7 @@
 """Finds the context of a place in a policy or a configuration: the section, the enclosing names, the word.
 
 Pure. The text may be incomplete or arbitrary: nothing is refused, and text that makes no sense is skipped. Only the
-text
-before the place counts, from the beginning of its section.
+text before the place counts, from the beginning of its section.
 """
 
 import re
@@ -40,8 +39,7 @@ class Cursor:
 
     section     its type, "" outside of one
     path        the names around the place inside the section, including the attribute's own if it is a value; without
-        list
-                indexes
+                list indexes
     start, end  of the word, without its quotes; both equal the place if there is no word
     is_quoted   whether the word begins with a quote; `is_closed` whether it also ends with one
     siblings    the names in the same map

@@ -46,7 +46,7 @@ class ConfError(Exception):
 
     problem            the first fault, and its place; contains no secret
     bad_lines          (number, text) of the lines that do not parse, which may hold secrets; none if a value is at
-        fault
+                       fault
     is_nesting_wrong   whether the braces are at fault
     """
 

@@ -1,8 +1,7 @@
 """Opens files that another user may have put there: regular files only, without blocking, and with a size limit.
 
 The daemon and `qdpolicy` read policy, configuration, certificates' names and credentials only in this way. A link
-counts
-as its target, since mounted configuration (ConfigMaps, secrets) consists of links. All other kinds are refused:
+counts as its target, since mounted configuration (ConfigMaps, secrets) consists of links. All other kinds are refused:
 /dev/zero never ends, a FIFO waits for a writer, and some devices act when they are opened.
 Source: docs/security.md, Mistakes of those who write policy.
 """

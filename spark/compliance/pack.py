@@ -21,7 +21,7 @@ class Chain:
 
     details  its first findings
     apart    why the table does not have exactly the events that ingest takes from these files; "" if no difference was
-        seen
+             seen
     """
 
     is_whole: bool

@@ -61,8 +61,7 @@ def ranked(findings: DataFrame) -> DataFrame:
     """Returns findings in the order of display if not all fit: the largest of each detector, then the second of each.
 
     Attack: a stranger causes a thousand small findings, each with a new name. Otherwise they would displace the
-    findings of
-    other detectors, and larger ones of the same detector.
+    findings of other detectors, and larger ones of the same detector.
     """
     within_its_detector = Window.partitionBy("detector").orderBy(F.col("count").desc(), "first", "finding_id")
     severity = F.array_position(F.array(*map(F.lit, SEVERITIES)), F.col("severity"))

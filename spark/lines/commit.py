@@ -121,8 +121,7 @@ def _without_repetitions(made: Sequence[_File], there: Sequence[_File]) -> int:
     """Removes events that occur already, or twice, from the new files. Returns their number.
 
     A line that was written twice has the same time twice. So only files whose times overlap are compared, and only
-    their
-    rows in those times. In an ordered trail that is almost nothing.
+    their rows in those times. In an ordered trail that is almost nothing.
     """
     removed = 0
     for place, file in enumerate(made):

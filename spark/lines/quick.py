@@ -182,8 +182,7 @@ def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch
     """Returns whether every row has every required member, and no optional member has a forbidden null.
 
     No string contains a quote without a backslash before it. So a member's name with its quotes and colon only occurs
-    as a
-    name. The parser refuses a line with a repeated member.
+    as a name. The parser refuses a line with a repeated member.
     """
     expected = rows.num_rows * len(known.spec["required"])
     counts = {name: rows.num_rows - rows.column(name).null_count for name in held}

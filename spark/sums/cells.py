@@ -1,8 +1,7 @@
 """Computes partial sums, called cells, from a piece of the event table. Pure Arrow; runs in Spark's workers.
 
 A cell is a row of CELLS: what it sums up (`kind`), the values of its keys as text, and numbers. spark.sums.trail adds
-up
-cells of the same kind and keys.
+up cells of the same kind and keys.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

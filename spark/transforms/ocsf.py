@@ -1,8 +1,7 @@
 """Converts audit events to OCSF 1.3: one JSON object each, for a SIEM that reads it. DataFrame -> DataFrame.
 
 docs/audit.md has the mapping. Facts without an OCSF member are under `unmapped`, by our names. An event only has
-members
-that its OCSF class knows, and has all that the class requires.
+members that its OCSF class knows, and has all that the class requires.
 """
 
 from collections.abc import Mapping
