@@ -145,8 +145,9 @@ class _Bearer(_OneMessage):
         return f"{header}\x01auth=Bearer {token}\x01\x01".encode()
 
     def answer(self, challenge: bytes) -> bytes | Derive:
-        """Answers the server's error challenge. The server requires an answer before it sends the outcome (RFC 7628
-        §3.2.3).
+        """Answers the server's error challenge.
+
+        The server requires an answer before it sends the outcome (RFC 7628 §3.2.3).
         """
         if self._has_failed:
             raise MechanismFault(f"a second challenge in {self.name}")

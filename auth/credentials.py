@@ -58,8 +58,9 @@ class CheckToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTicket:
-    """Passes on one message of a Kerberos exchange. The answer is a TicketStep, or a VerifyResult that ends the
-    exchange.
+    """Passes on one message of a Kerberos exchange.
+
+    The answer is a TicketStep, or a VerifyResult that ends the exchange.
 
     token    1..MAX_TICKET_BYTES
     user     "": Kerberos names the user, not the client
@@ -75,8 +76,9 @@ class CheckTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchGroups:
-    """Asks for the groups of a user whom TLS has authenticated. The answer is a VerifyResult, invalid for an unknown
-    user.
+    """Asks for the groups of a user whom TLS has authenticated.
+
+    The answer is a VerifyResult, invalid for an unknown user.
     """
 
     user: str

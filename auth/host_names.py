@@ -96,8 +96,9 @@ def pattern_of(written: str) -> str:
 
 
 def _normal(host: str) -> str | None:
-    """Returns a host name in lower case, without a final dot, international letters as DNS writes them. None if
-    invalid.
+    """Returns a host name in lower case, without a final dot, international letters as DNS writes them.
+
+    None if invalid.
     """
     text = host.removesuffix(".")
     if not text.isascii():

@@ -1,5 +1,6 @@
-"""Limits the time of a connection whose user cannot be checked again later. Source: docs/spec/policy-and-auth.md
-§8.7.
+"""Limits the time of a connection whose user cannot be checked again later.
+
+Source: docs/spec/policy-and-auth.md §8.7.
 """
 
 import random

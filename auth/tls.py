@@ -122,8 +122,9 @@ class RecordsWithoutData(TlsFailure):
 
 
 class _LoweredContext(ssl.SSLContext):
-    """A context for withdrawn protocols, at OpenSSL's security level 0. Certificates are checked as at the default
-    level.
+    """A context for withdrawn protocols, at OpenSSL's security level 0.
+
+    Certificates are checked as at the default level.
     """
 
 
@@ -239,8 +240,9 @@ class TlsTunnel:
 
     @property
     def is_established(self) -> bool:
-        """Returns whether the handshake is done. A TLSv1.3 client does not yet know then if the server took its
-        certificate.
+        """Returns whether the handshake is done.
+
+        A TLSv1.3 client does not yet know then if the server took its certificate.
         """
         return self._is_established
 

@@ -248,8 +248,10 @@ def _detach(handle: int) -> bytes:
 
 
 def flood(*, port: int, hosts: int, rate: int, seconds: float, permitted: bool, stage: str) -> None:
-    """Runs in a separate process. Prints a line when all are connected, and waits for one. Then prints how many
-    requests were answered within `seconds`, and how many were denied in all.
+    """Runs in a separate process.
+
+    Prints a line when all are connected, and waits for one. Then prints how many requests were answered within
+    `seconds`, and how many were denied in all.
     """
     if stage == "transfer":
         flood_of_messages([Sender(port, n) for n in range(hosts)], rate, seconds, is_permitted=permitted)

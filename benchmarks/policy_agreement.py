@@ -150,8 +150,9 @@ def _is_vhost_refused(vhost: Mapping[str, Any]) -> bool:
 
 
 def naive_limits(vhost: Mapping[str, Any], group: Mapping[str, Any], of_policy: int) -> dict[str, int | None]:
-    """Returns the numbers of a connection (§1.3). For sizes the group's value precedes the vhost's, and that the
-    policy's.
+    """Returns the numbers of a connection (§1.3).
+
+    For sizes the group's value precedes the vhost's, and that the policy's.
     """
     outer = {"maxMessageSize": of_policy, "maxMessageRate": None, "maxByteRate": None}
     sizes = {key: group.get(key, vhost.get(key, outer[key])) for key in SIZES}

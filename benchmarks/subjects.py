@@ -305,8 +305,9 @@ def _user(number: int) -> str:
 
 
 def _vhost() -> dict[str, object]:
-    """Returns one vhost with 20 teams of five. It allows the addresses of all measured messages, but not by a plain
-    `*`.
+    """Returns one vhost with 20 teams of five.
+
+    It allows the addresses of all measured messages, but not by a plain `*`.
     """
     groups = {}
     for team in range(TEAMS):

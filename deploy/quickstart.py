@@ -151,8 +151,9 @@ def write_pair(
 
 
 def refuse_expired(tls: Path) -> None:
-    """Checks that no certificate has expired, since the TLS failure would be hard to understand. Errors:
-    QuickstartError.
+    """Checks that no certificate has expired, since the TLS failure would be hard to understand.
+
+    Errors: QuickstartError.
     """
     for path in sorted(tls.glob("*.crt")):
         until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
@@ -238,8 +239,9 @@ def refuse_used_ports(run: Path, port: int) -> None:
 
 
 def commands(run: Path, port: int) -> list[tuple[str, str]]:
-    """Returns things to try, each with its command, for a shell in the checkout. The commands contain no secrets: they
-    read passwords from files, so that `ps` does not show them.
+    """Returns things to try, each with its command, for a shell in the checkout.
+
+    The commands contain no secrets: they read passwords from files, so that `ps` does not show them.
     """
     bin_, here = shown(BIN), shown(run)
     bus = f"-b amqps://127.0.0.1:{port} --ssl-trustfile {here}/tls/ca.crt"
@@ -298,9 +300,10 @@ def run_router(run: Path) -> int:
 
 @contextlib.contextmanager
 def own_terminal() -> Iterator[None]:
-    """Keeps Ctrl-C from make, which would report a clean stop as an error. Moves this process into its own process
-    group and makes it the terminal's foreground group, if there is a terminal and the present group has it. Undone at
-    the end.
+    """Keeps Ctrl-C from make, which would report a clean stop as an error.
+
+    Moves this process into its own process group and makes it the terminal's foreground group, if there is a terminal
+    and the present group has it. Undone at the end.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)

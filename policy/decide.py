@@ -248,8 +248,9 @@ def _management_elsewhere_denied(settings: Settings, address: Address) -> Decisi
 
 
 def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdict: Verdict) -> Decision | None:
-    """Decides on an address that no target allows: the connection's own, or a reply (§3.16). None if neither
-    applies.
+    """Decides on an address that no target allows: the connection's own, or a reply (§3.16).
+
+    None if neither applies.
     """
     if verdict.denied_by is not None:
         return None

@@ -1,5 +1,6 @@
-"""The result of a decision. Reason values are public API, in audit events and reports; they never change their
-meaning.
+"""The result of a decision.
+
+Reason values are public API, in audit events and reports; they never change their meaning.
 """
 
 from dataclasses import dataclass

@@ -114,8 +114,9 @@ class _Network6(IPv6Network):
 
 @lru_cache(maxsize=256)  # as parse_address
 def counted_as(host: str) -> IPv4Network | IPv6Network:
-    """Returns the network under which a numeric address is counted and banned: itself, or its /64. Raises
-    ValueError.
+    """Returns the network under which a numeric address is counted and banned: itself, or its /64.
+
+    Raises ValueError.
     """
     address = parse_address(host)
     if address.version == 4:

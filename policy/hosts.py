@@ -43,8 +43,9 @@ class HostRanges:
     v6: tuple[tuple[int, int], ...] = ()
 
     def contains(self, host: str) -> bool:
-        """Returns whether it contains the numeric address `host`. Raises ValueError if `host` is not a numeric
-        address.
+        """Returns whether it contains the numeric address `host`.
+
+        Raises ValueError if `host` is not a numeric address.
         """
         address = parse_address(host)
         if self.is_any:

@@ -89,8 +89,9 @@ class ManagementRights:
 
     @property
     def is_everything(self) -> bool:
-        """Returns whether every operation is allowed. Values that name files or environment variables are a separate
-        right.
+        """Returns whether every operation is allowed.
+
+        Values that name files or environment variables are a separate right.
         """
         return self.allowed == UNSET.allowed
 
@@ -175,8 +176,9 @@ def _compiled(grants: tuple[str, ...]) -> ManagementRights:
 
 
 def _split_grants(text: str) -> Iterator[str]:
-    """Yields the grants in a text. Commas separate grants, and also the operations of one grant: an operation without
-    a type belongs to the next grant.
+    """Yields the grants in a text.
+
+    Commas separate grants, and also the operations of one grant: an operation without a type belongs to the next grant.
     """
     waiting: list[str] = []
     for part in _split_outside_parentheses(text):

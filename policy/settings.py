@@ -63,8 +63,9 @@ class Settings:
         return rule if self.is_of_vhost else replace(rule, vhost=None, group=None)
 
     def as_granted(self) -> GrantedAddresses | None:
-        """Returns the grant with which a router would restrict its client as these settings do. `${user}` is not
-        replaced.
+        """Returns the grant with which a router would restrict its client as these settings do.
+
+        `${user}` is not replaced.
 
         None if `address-authz` (§9.6) cannot express it, because the group has patterns or denies addresses.
         """

@@ -79,8 +79,9 @@ class UsageLedger:
             self._total_denials += 1
 
     def count_accept_closed(self) -> None:
-        """Counts the end of an accepted connection. Never call it for outgoing ones: a count below zero would lock out
-        every client.
+        """Counts the end of an accepted connection.
+
+        Never call it for outgoing ones: a count below zero would lock out every client.
         """
         if self.open_connections > 0:
             self.open_connections -= 1

@@ -42,8 +42,9 @@ DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs qdaudit with `argv`, by default the process's. Returns the exit status; argparse's own exits have status
-    2.
+    """Runs qdaudit with `argv`, by default the process's.
+
+    Returns the exit status; argparse's own exits have status 2.
     """
     arguments = parser().parse_args(argv)
     try:

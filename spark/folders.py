@@ -51,8 +51,9 @@ def is_table(folder: Path) -> bool:
 
 
 def check_version(table: Path) -> None:
-    """Checks the version of a table. Errors: UnusableError for another version, which would be misread, or a wrong
-    mark.
+    """Checks the version of a table.
+
+    Errors: UnusableError for another version, which would be misread, or a wrong mark.
     """
     mark = table / MARK
     try:

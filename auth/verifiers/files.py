@@ -145,8 +145,9 @@ class UserFile:
         return VerifyResult(is_valid=True)
 
     def proof(self, user: str) -> str | None:
-        """Returns a value that differs for every entry that a user may have. None for an unknown user. Reveals no
-        hash.
+        """Returns a value that differs for every entry that a user may have.
+
+        None for an unknown user. Reveals no hash.
         """
         entry = self._entries.get(user)
         return None if entry is None else hashlib.sha256(entry.encode()).hexdigest()
@@ -215,8 +216,9 @@ class UserFileVerifier:
         return replace(result, proof=self._proof(users, request.user)) if result.is_valid else result
 
     def recall(self, request: VerifyRequest) -> Answer | None:
-        """Returns SCRAM keys if the file has not changed since it was read and checking this does not block. Else
-        None.
+        """Returns SCRAM keys if the file has not changed since it was read and checking this does not block.
+
+        Else None.
         """
         loaded, users, is_quick = self._loaded
         if not isinstance(request, FetchScramKeys) or not is_quick or not users.is_quick(request.hash_name):

@@ -19,8 +19,9 @@ class LdapTls:
         self._made: tuple[_Print, ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Returns the context. It always verifies the chain: by caCertFile alone if set, else by the system's
-        authorities.
+        """Returns the context.
+
+        It always verifies the chain: by caCertFile alone if set, else by the system's authorities.
 
         Errors  auth.tls.TlsProfileError (a ValueError) while the files cannot be used.
         """

@@ -185,8 +185,9 @@ class LdapConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether it is open and nothing has arrived since the last answer. A closed connection counts as an
-        arrival.
+        """Returns whether it is open and nothing has arrived since the last answer.
+
+        A closed connection counts as an arrival.
         """
         if self._socket is None or self._unread:
             return False

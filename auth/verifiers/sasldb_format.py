@@ -104,8 +104,9 @@ class _Pages:
         return found
 
     def items(self, number: int, entries: int) -> Iterator[bytes]:
-        """Yields the items of a hash page, alternately keys and values. They are stored from the page's end
-        backwards.
+        """Yields the items of a hash page, alternately keys and values.
+
+        They are stored from the page's end backwards.
         """
         start = number * self.size
         if _PAGE_HEADER_BYTES + 2 * entries > self.size:

@@ -258,8 +258,9 @@ def _read_header(token: str, algorithms: Sequence[str]) -> tuple[str, str | None
 
 
 def _object(content: bytes, what: str) -> dict[str, Any]:
-    """Parses a JSON object whose members all have different names, so that it has only one meaning. Errors:
-    TokenError.
+    """Parses a JSON object whose members all have different names, so that it has only one meaning.
+
+    Errors: TokenError.
     """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

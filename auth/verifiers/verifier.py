@@ -32,8 +32,9 @@ class Verifier(Protocol):
     def threads(self) -> int: ...
 
     def verify(self, request: VerifyRequest) -> Answer:
-        """Answers a question. Called from several threads. Its time is limited; if it cannot answer, it returns
-        `unavailable`.
+        """Answers a question.
+
+        Called from several threads. Its time is limited; if it cannot answer, it returns `unavailable`.
 
         Any exception counts as unavailable, and its class is logged.
         """

@@ -134,8 +134,9 @@ def cached_ldap(site: Site, runs: int) -> list[Row]:
 
 
 def _set_up(subject: Subject, user: str, count: int, connect_all: ConnectAll | None = None) -> tuple[float, float]:
-    """Returns (connections/s, CPU µs of the subject per connection). Each connection is closed as soon as it is
-    open.
+    """Returns (connections/s, CPU µs of the subject per connection).
+
+    Each connection is closed as soon as it is open.
     """
     before, started = subject.process.cpu_seconds(), time.monotonic()
     asyncio.run((connect_all or _connect_all)(subject, user, count))

@@ -87,8 +87,9 @@ class _Node:
 
 
 class PatternTree:
-    """A set of patterns, each with a text that `find` returns. The trees of a policy do not change after
-    construction.
+    """A set of patterns, each with a text that `find` returns.
+
+    The trees of a policy do not change after construction.
     """
 
     __slots__ = ("_root",)
@@ -115,8 +116,9 @@ class PatternTree:
         node.payload = payload
 
     def discard(self, tokens: Sequence[str]) -> None:
-        """Removes a pattern and its unused nodes. Attack: patterns that come and go would leave their words in
-        memory.
+        """Removes a pattern and its unused nodes.
+
+        Attack: patterns that come and go would leave their words in memory.
         """
         path = [self._root]
         tokens = normalise_tokens(tokens)

@@ -222,8 +222,9 @@ def _add_part(automaton: Automaton, origin: int) -> int:
 
 
 def denial_automaton(denied: tuple[str, ...], router_id: str, effort: Effort | None = None) -> Automaton:
-    """Returns an automaton of the denied plain texts, including other names of denied addresses. Raises
-    TooComplexError.
+    """Returns an automaton of the denied plain texts, including other names of denied addresses.
+
+    Raises TooComplexError.
 
     denied     as lists.denied_items returns them
     router_id  as for addressing.address.resolve

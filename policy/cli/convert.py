@@ -189,8 +189,9 @@ def _read(name: str, text: str, sections: Sequence[Section], options: argparse.N
 
 
 def _by_element(comments: Comments) -> dict[int, Comments]:
-    """Returns index of an element -> its comments. Comments at the beginning of the file belong to the first
-    element.
+    """Returns index of an element -> its comments.
+
+    Comments at the beginning of the file belong to the first element.
     """
     found: dict[int, Comments] = {}
     for path, before in comments.before.items():
@@ -273,8 +274,9 @@ def _check(
     is_narrow: bool,
     watch: Callable[[Sequence[Written]], Iterable[Written]],
 ) -> None:
-    """Checks that the result, when read again, means the same as the files. Raises _RefusedError; PolicyError for the
-    files.
+    """Checks that the result, when read again, means the same as the files.
+
+    Raises _RefusedError; PolicyError for the files.
     """
     # Host names are not looked up: each becomes an address of its own.
     before = outline(

@@ -190,8 +190,9 @@ Watch = Callable[[Sequence[Path]], Iterable[Path]]
 
 
 def _units(options: argparse.Namespace, whole: Loaded, watch: Watch) -> Iterator[Loaded]:
-    """Yields the files that each router, or each folder of policy files, reads together. A fault is added to
-    `whole`.
+    """Yields the files that each router, or each folder of policy files, reads together.
+
+    A fault is added to `whole`.
     """
     for path in options.paths:
         try:

@@ -165,8 +165,9 @@ def is_ours(text: str, file: str) -> bool:
 
 
 def is_sasl_configuration(text: str) -> bool:
-    """Returns whether it is a `.conf` file of the SASL library, as saslConfigDir names it. Such a file has no
-    sections.
+    """Returns whether it is a `.conf` file of the SASL library, as saslConfigDir names it.
+
+    Such a file has no sections.
     """
     return _SASL.search(text) is not None and _SECTION.search(text) is None
 

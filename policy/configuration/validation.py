@@ -119,8 +119,9 @@ class Validation:
         return (each for each in self.entities if each.type == short_name)
 
     def ordered(self) -> tuple[ConfiguredEntity, ...]:
-        """Returns the entities in the order in which they take effect. Entities of one type keep the order of the
-        files.
+        """Returns the entities in the order in which they take effect.
+
+        Entities of one type keep the order of the files.
         """
         return tuple(sorted(self.entities, key=lambda each: APPLY_ORDER.index(each.type)))
 

@@ -31,8 +31,9 @@ class Analyst:
         self._process: asyncio.subprocess.Process | None = None
 
     async def answer(self, request: Mapping[str, Any]) -> Answer | None:
-        """Returns the worker's answer. None if it was ended, or has died. After the deadline, returns a failure that
-        says so.
+        """Returns the worker's answer.
+
+        None if it was ended, or has died. After the deadline, returns a failure that says so.
         """
         try:
             return await asyncio.wait_for(self._exchange(request), self._deadline_s)

@@ -238,8 +238,9 @@ class _Scan:
 
 
 def _bare_value(text: str, at: int) -> _Word | None:
-    """Returns the value from `at` to the end of the line, without its comment, comma and quotes. None if there is
-    none.
+    """Returns the value from `at` to the end of the line, without its comment, comma and quotes.
+
+    None if there is none.
     """
     rest = text[at : _end_of_line(text, at)]
     value = re.sub(r"(?:^|[ \t])#.*", "", rest).rstrip().removesuffix(",").rstrip()

@@ -43,8 +43,9 @@ class Document:
 
 
 def opened(uri: str, text: str, version: int, encoding: str, language: str) -> Document | None:
-    """Returns a document for a file that was opened. None if its name and language show that it is not a policy
-    file.
+    """Returns a document for a file that was opened.
+
+    None if its name and language show that it is not a policy file.
     """
     file = _file_of(uri)
     if not file.endswith(_SUFFIXES):

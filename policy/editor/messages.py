@@ -127,8 +127,9 @@ def actions_for(document: Document, params: types.CodeActionParams) -> list[type
 
 
 def _is_asked(only: Sequence[types.CodeActionKind | str], kind: str) -> bool:
-    """Returns whether the client asked for a kind. Kinds are a hierarchy: `source` includes
-    `source.fixAll.qdpolicy`.
+    """Returns whether the client asked for a kind.
+
+    Kinds are a hierarchy: `source` includes `source.fixAll.qdpolicy`.
     """
     names = [str(getattr(each, "value", each)) for each in only]
     return any(name in ("", kind) or kind.startswith(f"{name}.") for name in names)

@@ -86,8 +86,9 @@ class _Sections(ConfText):
         return found
 
     def _statement(self) -> tuple[int, str, str] | None:
-        """Moves past the next line with content. Returns where it starts, the line, and the line without its
-        comment.
+        """Moves past the next line with content.
+
+        Returns where it starts, the line, and the line without its comment.
         """
         while self.at < len(self.text):
             end = self.text.find("\n", self.at)

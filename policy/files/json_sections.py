@@ -102,8 +102,9 @@ class Places:
         self._ordered: dict[int, list[tuple[int, int, str | int]]] = {}
 
     def place(self, offset: int, path: Path) -> Place | None:
-        """Returns the place of `path` in the value at `offset`, or of its key if it has one. None if there is no such
-        value.
+        """Returns the place of `path` in the value at `offset`, or of its key if it has one.
+
+        None if there is no such value.
         """
         place = offset
         for step in path:
@@ -202,8 +203,9 @@ class Beginnings:
         self._offsets = [offset for _, offset in elements]
 
     def first_on(self, line: int) -> Path | None:
-        """Returns the path of the first value on the line, the outermost of several at one place. None if there is
-        none.
+        """Returns the path of the first value on the line, the outermost of several at one place.
+
+        None if there is none.
         """
         begin, end = self._places.lines.offset(line), self._places.lines.offset(line + 1)
         if self._root >= begin:

@@ -23,8 +23,9 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def formatted(text: str, file: str) -> str:
-    """Returns the text of a policy file in the one layout. Raises PolicyFileError if it is not JSON or a key is
-    repeated.
+    """Returns the text of a policy file in the one layout.
+
+    Raises PolicyFileError if it is not JSON or a key is repeated.
     """
     stripped = without_comments(text)
     elements = split(stripped)

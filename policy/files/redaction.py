@@ -29,8 +29,9 @@ _BARE_VALUE: Final = re.compile(r"[^,{}\[\]\"]*")
 
 
 def is_secret_name(name: object) -> bool:
-    """Returns whether the value of such an attribute is a secret. True also for similar names: `pasword`,
-    `sasl_passwrd`.
+    """Returns whether the value of such an attribute is a secret.
+
+    True also for similar names: `pasword`, `sasl_passwrd`.
     """
     return isinstance(name, str) and name not in _plain_names() and _resembles_secret(name)
 

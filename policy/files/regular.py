@@ -56,8 +56,9 @@ def read_start(path: str, size: int) -> bytes:
 
 
 def why_unreadable(path: str, at_most: int = MAX_OTHER_BYTES) -> str | None:
-    """Returns why `read_regular` would fail, None if it would not. Does not read: for files that a library opens by
-    name.
+    """Returns why `read_regular` would fail, None if it would not.
+
+    Does not read: for files that a library opens by name.
     """
     try:
         with _opened(path) as (_, status):

@@ -94,8 +94,9 @@ def fixable(report: Report) -> str:
 
 
 class _Style:
-    """The head lines of findings. Texts are made printable before they are coloured, so they contain no escape
-    sequences.
+    """The head lines of findings.
+
+    Texts are made printable before they are coloured, so they contain no escape sequences.
     """
 
     def __init__(self, report: Report) -> None:

@@ -1,5 +1,6 @@
-"""Selects the events of a trail that the detectors can need. Most of a long trail is quiet: it is read twice, not 20
-times.
+"""Selects the events of a trail that the detectors can need.
+
+Most of a long trail is quiet: it is read twice, not 20 times.
 """
 
 from collections import defaultdict

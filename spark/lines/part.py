@@ -1,5 +1,6 @@
-"""Converts one part of one file to Parquet files, of events by day and router, and of invalid lines. Runs in Spark's
-workers.
+"""Converts one part of one file to Parquet files, of events by day and router, and of invalid lines.
+
+Runs in Spark's workers.
 """
 
 import os

@@ -128,8 +128,9 @@ class Replay:
         return Replayed(decision=judged.decision)
 
     def _connection(self, event: Event) -> tuple[Decision, Settings | None]:
-        """Decides whether an open connection would be admitted, and with which settings. Ignores counts, since it had a
-        place.
+        """Decides whether an open connection would be admitted, and with which settings.
+
+        Ignores counts, since it had a place.
         """
         facts = connection_facts(event)
         key = (facts.user, facts.remote_host, facts.requested_vhost, facts.groups, facts.granted, self._span(facts.now))

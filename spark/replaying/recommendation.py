@@ -171,8 +171,9 @@ def _group(
 
 
 def _are_names(users: Collection[str]) -> bool:
-    """Returns whether users can be listed. Attack: a user named `*`, or `anna,root`, would mean other users in a
-    list.
+    """Returns whether users can be listed.
+
+    Attack: a user named `*`, or `anna,root`, would mean other users in a list.
     """
     return all(set(user) <= _PLAIN | {"@"} and not user.startswith("@") for user in users)
 

@@ -156,8 +156,9 @@ class Gathered:
         return begins, np.append(begins[1:], len(users)) - 1
 
     def _likely(self, held: Sequence[pa.Table], focus: Focus) -> list[pa.Table]:
-        """Returns the rows that remain when keys with equal hashes count as equal. This drops most of millions of keys
-        before their texts have to be compared.
+        """Returns the rows that remain when keys with equal hashes count as equal.
+
+        This drops most of millions of keys before their texts have to be compared.
         """
         codes = [row_hashes(rows, focus.keys) for rows in held]
         numbers = pa.concat_tables([rows.select(["span", "requests"]) for rows in held])

@@ -42,8 +42,9 @@ class Share:
 
 
 def shares_of(table: Path, tasks: int) -> list[Share]:
-    """Returns the current files as shares of similar size, for this many tasks at a time. One share has all of a day,
-    unless the day is larger than a share.
+    """Returns the current files as shares of similar size, for this many tasks at a time.
+
+    One share has all of a day, unless the day is larger than a share.
     """
     files = sorted((table / EVENTS).glob("day=*/router_dir=*/*.parquet"))
     sizes = {path: path.stat().st_size for path in files}

@@ -71,7 +71,8 @@ def rule_of(kind: Kind) -> dict[str, object] | None:
 def address_numbers(
     users: "np.ndarray[tuple[int], np.dtype[np.int64]]", draws: "np.ndarray[tuple[int], np.dtype[np.int64]]"
 ) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Returns addresses. An application with a wrong policy asks for few addresses repeatedly: each user has its own
-    few.
+    """Returns addresses.
+
+    An application with a wrong policy asks for few addresses repeatedly: each user has its own few.
     """
     return (users * 7 + draws % _FEW_ADDRESSES) % ADDRESSES

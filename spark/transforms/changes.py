@@ -27,8 +27,9 @@ def is_asked() -> Column:
 
 
 def is_allowed() -> Column:
-    """Returns a column: recorded and not refused, including reloads of the rules. Records by auditAllows are not
-    changes.
+    """Returns a column: recorded and not refused, including reloads of the rules.
+
+    Records by auditAllows are not changes.
     """
     return (F.col("decision") == "allow") & ~F.col("stage").isin("open", "attach")
 

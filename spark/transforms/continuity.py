@@ -53,7 +53,8 @@ def continuity(trail: Trail) -> DataFrame:
 
 
 def _wide(number: Column) -> Column:
-    """Returns a wider number. Attack: between two forged events, numbered 0 and 2**63 - 1, are more than 64 bits can
-    count.
+    """Returns a wider number.
+
+    Attack: between two forged events, numbered 0 and 2**63 - 1, are more than 64 bits can count.
     """
     return number.cast("decimal(20,0)")

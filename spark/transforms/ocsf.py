@@ -59,8 +59,9 @@ _UNMAPPED: Final = (
 
 
 def ocsf(events: DataFrame) -> DataFrame:
-    """Returns event_id, value (string): the JSON text. Leaves out a candidate policy's decisions and the log's own
-    events.
+    """Returns event_id, value (string): the JSON text.
+
+    Leaves out a candidate policy's decisions and the log's own events.
     """
     found = events.where(F.col("decision").isin("allow", "deny") & (F.col("stage") != "audit"))
     class_uid = _looked_up("stage", _CLASSES, F.lit(NETWORK_ACTIVITY))

@@ -57,8 +57,9 @@ def opened(arguments: argparse.Namespace, *, is_by_arrow: bool = False) -> "Iter
 
 
 def _size_of(table: Path) -> int:
-    """Returns the bytes of the table's files. Raises UnusableError if there is no table: a report of zero would be
-    wrong.
+    """Returns the bytes of the table's files.
+
+    Raises UnusableError if there is no table: a report of zero would be wrong.
     """
     if not table.is_dir():
         raise UnusableError(f"{table}: no such folder; give an event table, made by `qdaudit ingest`")
