@@ -229,9 +229,7 @@ def issuer_digest(name: x509.Name) -> bytes:
 
 
 def chain_ends_at_s(pem: bytes) -> float | None:
-    """Returns the earliest end of the certificates in a PEM file, in seconds since 1970 UTC. None if none can be
-    read.
-    """
+    """Returns the earliest end of the certificates in a PEM file, in seconds since 1970 UTC, or None."""
     try:
         return min(each.not_valid_after_utc.timestamp() for each in x509.load_pem_x509_certificates(pem))
     except (ValueError, x509.InvalidVersion):

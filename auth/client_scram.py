@@ -37,9 +37,7 @@ class MechanismFault(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derive:
-    """Asks the owner to compute `derive` of this off the event loop, and to pass the result to the negotiation's
-    `resume`.
-    """
+    """A computation for the owner: call `derive` off the event loop, and pass the result to `resume`."""
 
     password: Secret
     salt: bytes

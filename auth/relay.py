@@ -177,8 +177,9 @@ class RelayedNegotiation:
         return [Forward(frame=frame)]
 
     def _fault_of_login(self, response: bytes | None) -> str | None:
-        """Returns why the service must not get this message of LOGIN (first the user name, then the password), or
-        None.
+        """Returns why the service must not get this message of LOGIN, or None.
+
+        LOGIN sends first the user name, then the password.
         """
         if not response and self._rounds == 0:
             return None  # a sasl-init without either
@@ -252,8 +253,9 @@ class RelayedNegotiation:
         return [] if self.is_over else self._refuse(why, is_compared=False)
 
     def fail(self, why: str) -> list[RelayEffect]:
-        """Ends the exchange because the service cannot be asked, or does not speak correct SASL. The credentials stay
-        unjudged.
+        """Ends the exchange because the service cannot be asked, or does not speak correct SASL.
+
+        The credentials were not checked.
 
         why  for the log
         """

@@ -388,7 +388,5 @@ class _Cursor:
 
 
 def _width(code: int) -> int:
-    """Returns the size of the length of a variable-width value: one byte for the 0xA. codes, four for the 0xB.
-    codes.
-    """
+    """Returns the size of a variable-width value's length: 1 byte for 0xA. codes, 4 for 0xB. codes."""
     return 1 if code & 0xF0 == 0xA0 else 4

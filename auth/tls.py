@@ -307,8 +307,9 @@ class TlsTunnel:
         return plaintext[0] if len(plaintext) == 1 else b"".join(plaintext)
 
     def _is_one_record(self, data: bytes) -> bool:
-        """Returns whether `data` is exactly one record with data and nothing is left unread: usual if a peer awaits
-        answers.
+        """Returns whether `data` is exactly one record with data, and nothing is left unread.
+
+        That is usual if a peer awaits answers.
         """
         size = len(data)
         return (

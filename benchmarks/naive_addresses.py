@@ -26,8 +26,9 @@ def read(text: str) -> str:
 
 
 def meaning(text: str, tenant: str | None = None, router: str = ROUTER) -> tuple[str, ...] | None:
-    """Returns the meaning by §3.2, §3.4: ("M", name), ("L", rest), ("R", router, rest) ... None: the text is
-    refused.
+    """Returns the meaning by §3.2, §3.4: ("M", name), ("L", rest), ("R", router, rest) ...
+
+    None if the text is refused.
     """
     plain = read(text)
     if plain == "" or read(plain) != plain:

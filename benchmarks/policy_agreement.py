@@ -115,8 +115,9 @@ def largest(key: str) -> int:
 
 
 def names_in(users: Any) -> list[str]:
-    """Returns the names in a list of users, by §2.2: the list is joined, and the text is split at commas and
-    stripped.
+    """Returns the names in a list of users, by §2.2.
+
+    The list is joined, and the text is split at commas and stripped.
     """
     text = users if isinstance(users, str) else ",".join(users)
     return [name for part in text.split(",") if (name := part.strip())]
@@ -261,16 +262,15 @@ def understood(item: str) -> str:
 
 
 def denies(item: str, written: str, names: Sequence[str]) -> bool:
-    """Returns whether an item denies the address, literally or in its plain form, by any name of the reached
-    address.
+    """Returns whether an item denies the address, by any name of the reached address.
+
+    The item counts as written and in its plain form.
     """
     return any(matches_literal(each, "", text) for each in (item, understood(item)) for text in (written, *names))
 
 
 def allows(group: Mapping[str, Any], name: str, user: str, written: str, plain: str) -> bool:
-    """Returns whether the address is allowed both as written and in its plain form; or by an item that is such a
-    name.
-    """
+    """Returns whether the address is allowed as written and in its plain form, or by such an item."""
     items = [(key, item) for key in (f"{name}s", f"{name}Pattern") for item in group.get(key, ())]
     if not any(matches(key, item, user, written) for key, item in items):
         return False

@@ -310,9 +310,7 @@ class House:
             self.process.signal(signal.SIGUSR1)
 
     def account(self) -> str:
-        """Returns the longest turn of the router's loop since then, in processor and wall time, and turns of over 5
-        ms.
-        """
+        """Returns the longest turn of the router's loop, in processor and wall time, and turns of over 5 ms."""
         if self._accounts is None:
             return ""
         before = self._accounts.read_text().count("\n") if self._accounts.exists() else 0
@@ -359,9 +357,7 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Returns whether all messages arrived in order, and the router ended exactly the denied links and
-        connections.
-        """
+        """Returns whether all messages arrived in order, and exactly the denied links and connections ended."""
         is_ended = (self.detached, self.closed) == (self.losing, self.closing)
         return self.is_complete and self.is_ordered and is_ended
 

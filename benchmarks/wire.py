@@ -33,8 +33,9 @@ def _frame(kind: int, code: int, *fields: object) -> bytes:
 
 
 def login(*, user: str, password: str, hostname: str, source: str | None = None) -> bytes:
-    """Returns headers, SASL PLAIN and Open together; with `source` also a session and a receiving link without
-    credit.
+    """Returns headers, SASL PLAIN and Open together.
+
+    source  also a session and a receiving link without credit
     """
     response = f"\0{user}\0{password}".encode()
     parts = [

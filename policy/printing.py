@@ -14,8 +14,9 @@ _INVISIBLE: Final = re.compile(
 
 
 def printable(text: str, kept: str = "") -> str:
-    """Returns `text` with control characters, directional marks and invisible characters as escapes: `\\x1b`,
-    `\\u202e`.
+    """Returns `text` with control characters, directional marks and invisible characters as escapes.
+
+    For example `\\x1b`, `\\u202e`.
 
     kept  characters that stay, such as line ends in a text of several lines
     """

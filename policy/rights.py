@@ -70,8 +70,9 @@ class ManagementRights:
     is_set: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes rights picklable: another process reads policy folders, and a read-only mapping view cannot be
-        pickled.
+        """Makes rights picklable, for the process that reads policy folders.
+
+        A read-only view of a mapping cannot be pickled.
         """
         return _made_again, (self.grants, dict(self.allowed), self.has_host, self.is_set)
 

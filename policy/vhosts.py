@@ -72,13 +72,14 @@ class Vhost:
     digest: bytes
 
     def group_of(self, user: str, authenticator_groups: Collection[str] = ()) -> Group | None:
-        """Returns the group of a user (§2.4): the one that lists the name, or `*`, or else `$default` for unknown
-        users.
+        """Returns the group of a user (§2.4): the one that lists the name, or `*`, or else `$default`.
 
         authenticator_groups  of the user. A group that lists one of them applies before `*`. Of several such groups the
                               first by name applies, so that no order changes a decision
 
-        The group's window is ignored here: a member of an expired group does not move to another group.
+        `$default` is for unknown users. The group's window is ignored here: a member of an expired group does not move
+        to
+        another group.
         """
         group = self.user_groups.get(user)
         if group is not None:

@@ -1,6 +1,4 @@
-"""A Spark session: by default only on this machine, quiet, not reachable over the network, and removed without
-traces.
-"""
+"""A Spark session: by default only on this machine, quiet, closed to the network, leaving no traces."""
 
 import contextlib
 import importlib.metadata

@@ -104,9 +104,7 @@ class UserFile:
         return tuple(name for name in HASHES if name in self._scram)
 
     def scram_keys(self, user: str, hash_name: str) -> ScramKeys:
-        """Returns the user's keys, or decoys for a user without keys, so that the exchange does not reveal who
-        exists.
-        """
+        """Returns the user's keys, or decoys for a user without keys, so as not to reveal who exists."""
         # Also made for users that exist, so that the time reveals nothing.
         decoy = decoy_keys(self.seed, user, hash_name, self._shapes.get(hash_name, {}))
         return self._scram.get(hash_name, {}).get(user, decoy)

@@ -122,8 +122,9 @@ class SasldbVerifier:
         return realm
 
     def _scram_keys(self, request: FetchScramKeys, password: Secret | None, proof: Proof | None) -> ScramKeys:
-        """Returns the user's keys, or those of a made-up password, derived in the same time and always equal for one
-        name.
+        """Returns the user's keys, or those of a made-up password.
+
+        Both take the same time to derive. One name always gets the same keys.
         """
         salt = self._drawn("salt:", request.user)[:16]
         try:

@@ -96,8 +96,9 @@ class _Pages:
     size: int
 
     def header(self, number: int) -> tuple[int, int, int, int]:
-        """Returns the next page, the number of entries, the offset of free room (long values: their bytes) and the
-        type.
+        """Returns the next page, the number of entries, the offset of free room and the type.
+
+        For long values the offset is the number of their bytes.
         """
         page = Struct(f"{self.order}16xIHHxB")
         found: tuple[int, int, int, int] = page.unpack_from(self.content, number * self.size)

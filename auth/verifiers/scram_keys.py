@@ -74,8 +74,9 @@ def shapes_of(keys: Iterable[ScramKeys]) -> Counter[Shape]:
 
 
 def decoy_keys(seed: bytes, user: str, hash_name: str, shapes: Mapping[Shape, int]) -> ScramKeys:
-    """Returns keys for a user that does not exist: always the same for a seed and name, so that asking twice reveals
-    nothing.
+    """Returns keys for a user that does not exist: always the same for a seed and name.
+
+    So asking twice reveals nothing.
 
     shapes  of the real entries, with their number: decoys have them as often. Attack: in a file with several numbers of
             iterations, a user is recognised by a number that no made-up name has. When the numbers change, few names

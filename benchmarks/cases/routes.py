@@ -39,9 +39,7 @@ ROUTED, QUEUE = "bench.routed", "bench.queue"
 
 
 def routes(site: Site, runs: int) -> list[Row]:
-    """5,000 link routes and as many auto links: start-up, look-up; and CPU per message compared with message
-    routing.
-    """
+    """5,000 link routes and as many auto links: start-up, look-up, and CPU beside message routing."""
     return [
         row("routes", f"{COUNT:,} link routes and auto links, until Operational", "s",
             router=[_start_up_s(site) for _ in range(runs)], budget=START_BUDGET_S),
@@ -89,8 +87,9 @@ def _look_up_us() -> float:
 
 
 def _cpu(site: Site, runs: int) -> list[Row]:
-    """Measures the router's CPU for messages to the broker: by the link route, and (floor's column) by the auto
-    link.
+    """Measures the router's CPU for messages to the broker: by the link route, and by the auto link.
+
+    The floor's column has the auto link.
     """
     routed: list[float] = []
     queued: list[float] = []

@@ -134,8 +134,9 @@ class PatternTree:
             parent.forget(token)
 
     def find(self, tokens: Sequence[str]) -> str | None:
-        """Returns the payload of the best match: a literal token before `*`, `*` before `#`, from the first token
-        on.
+        """Returns the payload of the best match, comparing from the first token on.
+
+        A literal token precedes `*`, and `*` precedes `#`.
         """
         return next(self.matches(tokens), None)
 

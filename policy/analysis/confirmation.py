@@ -24,8 +24,9 @@ def confirms(old: Ruleset, new: Ruleset, change: Change, *, router_id: str = "")
 
 
 def _value(ruleset: Ruleset, change: Change, router_id: str) -> float:
-    """Returns how much a ruleset permits at the witness: 0 or 1, or a number for an attribute that no decision
-    covers.
+    """Returns how much a ruleset permits at the witness.
+
+    That is 0 or 1, or a number for an attribute that no decision covers.
     """
     witness = change.witness
     is_connector = change.subject.startswith("connector ")

@@ -208,8 +208,9 @@ def _frames(group: Group) -> tuple[int, int]:
 
 
 def opaque_addresses(name: str) -> tuple[str, ...]:
-    """Returns an address for a host name without a lookup: the same for the same name, and different for every other
-    name.
+    """Returns an address for a host name, without a lookup.
+
+    Equal names get equal addresses, and different names different ones.
     """
     return (str(IPv6Address(0xFD << 120 | int.from_bytes(sha256(name.encode()).digest()[:15], "big"))),)
 

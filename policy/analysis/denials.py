@@ -87,7 +87,5 @@ def _word(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort,
 
 
 def _has_names(item: str) -> bool:
-    """Returns whether the router may understand an address of this item, as written, as another one (routing.md
-    §3.1).
-    """
+    """Returns whether the router may understand an address of this item as another one (routing.md §3.1)."""
     return ":/" in item or item.startswith("/") or item.endswith(("/", "."))

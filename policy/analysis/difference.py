@@ -231,10 +231,11 @@ def _address_changes(
 def _only_in(
     item: str, more: AddressList, less: AddressList, user: str, router_id: str, effort: Effort
 ) -> tuple[_Found, ...]:
-    """Returns the addresses that `item` of `more` allows and `less` does not, as (item, exceptions), each with an
-    example.
+    """Returns the addresses that `item` of `more` allows and `less` does not.
 
-    Covers all addresses by their plain texts, and other texts if the item itself is one, such as `amqp:/orders.*`.
+    Each set is (addresses, exceptions, an example). Covers all addresses by their plain texts, and other texts if the
+    item
+    itself is one, such as `amqp:/orders.*`.
     """
     found = []
     own, unclear = address_automaton(more.key, (item,), user, effort), unclear_automaton()

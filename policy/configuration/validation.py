@@ -140,8 +140,9 @@ class Validation:
                 self._blame(section, entity_type, error)
 
     def complete(self) -> None:
-        """Completes the validation after the main file: adds the permanent entities, and checks rules over several
-        sections.
+        """Completes the validation after the main file.
+
+        Adds the permanent entities, and checks rules over several sections.
         """
         self._add_missing()
         for each in self.entities:

@@ -117,8 +117,9 @@ def _span(positions: Positions, start: int, length: int) -> list[tuple[int, int]
 
 
 def _policy(loaded: Loaded) -> dict[str, Any]:
-    """Returns the settings on which a user's rights depend, beside the vhost; empty if the configuration is not
-    known.
+    """Returns the settings, beside the vhost, on which a user's rights depend.
+
+    Empty if the configuration is not known.
     """
     if not loaded.is_configuration:
         return {}

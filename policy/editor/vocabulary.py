@@ -59,8 +59,9 @@ def section_types() -> Mapping[str, str]:
 
 
 def attributes_at(section: str, path: tuple[str, ...]) -> Mapping[str, Attribute]:
-    """Returns the attributes that the map at `path` of a section may have, by name; none if it may have any name, or
-    none.
+    """Returns the attributes that the map at `path` of a section may have, by name.
+
+    Empty if the map may have any name, or none.
     """
     if section == VHOST:
         if not path:

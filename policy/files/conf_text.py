@@ -202,10 +202,9 @@ def camel_case(name: str) -> str:
 
 
 def _without_spare_commas(text: str) -> str:
-    """Returns the text with a blank for every comma before a closing bracket, except in strings, which end on their
-    line.
+    """Returns the text with a blank for every comma before a closing bracket, except in strings.
 
-    Most lines have no such comma, so their strings need no search.
+    Strings end on their line. Most lines have no such comma, so their strings need no search.
     """
     kept: list[str] = []
     done = line_end = 0

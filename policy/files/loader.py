@@ -40,8 +40,9 @@ def read_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Sec
 
 
 def _router_sections(text: str, file: str, found: tuple[Section, ...] | None) -> tuple[Section, ...] | None:
-    """Returns `found`, or reads a router's configuration as tolerantly as a router, such as a comma before a
-    bracket.
+    """Returns `found`, or the sections of a router's configuration, read as tolerantly as by the router.
+
+    For example, a comma may come before a bracket.
     """
     if found is not None and not are_of_json_router(section.type for section in found):
         return found

@@ -25,8 +25,11 @@ _LONG_NAME: Final = re.compile(r"^org\.apache\.qpid\.dispatch\.[A-Za-z.]+: ")
 
 
 class Level(IntEnum):
-    """The severity of a finding. note: worth knowing; warning: probably a mistake; error: refused, or not as
-    written.
+    """The severity of a finding.
+
+    note     worth knowing
+    warning  probably a mistake
+    error    refused, or not as written
     """
 
     NOTE = 1
@@ -124,9 +127,7 @@ class GroupText:
         return found
 
     def denials(self) -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...]]]:
-        """Yields `sources`, its items, `denySources` and its items, and the same for targets, if both lists have
-        items.
-        """
+        """Yields `sources`, its items, `denySources` and its items, if both have items; the same for targets."""
         for key, denied_by in DENIED_BY.items():
             items, denied = self.items(key), self.items(denied_by)
             if items and denied:

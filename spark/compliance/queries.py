@@ -102,8 +102,9 @@ def kinds(events: DataFrame) -> DataFrame:
 
 
 def content(events: DataFrame) -> DataFrame:
-    """Counts for each kind of event how many record the user, the kind, the time, the outcome, the origin and the
-    reason.
+    """Counts for each kind of event how many record each required fact.
+
+    The facts are the user, the kind, the time, the outcome, the origin and the reason.
     """
     counts = (
         events.where(~F.col("reason").isin(*LOGS_OWN))

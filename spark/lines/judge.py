@@ -148,8 +148,9 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_moment(text: str) -> bool:
-    """Returns whether a time of valid form exists: no 30th of February, no 24:00, which some versions of Python
-    accept.
+    """Returns whether a time of valid form exists.
+
+    It excludes the 30th of February, and 24:00, which some versions of Python accept.
     """
     try:
         datetime.fromisoformat(text)

@@ -151,8 +151,9 @@ def bars_plot(title: str, values: Sequence[tuple[str, int]], most_shown: int = 1
 
 
 def shown_text(value: object) -> str:
-    """Returns a peer's text without control, bidirectional and other unprintable characters, which could mislead a
-    reader.
+    """Returns a peer's text without unprintable characters, which could mislead a reader.
+
+    These include control and bidirectional characters.
     """
     if isinstance(value, list | tuple):
         text = ", ".join(shown_text(each) for each in value)

@@ -39,10 +39,11 @@ class Trail:
         return self.sums.where(F.col("kind") == kind)
 
     def facts(self) -> DataFrame:
-        """Returns decision, reason, stage, router; events, requests, lost (bigint); first and last (timestamp) of their
-        times.
+        """Returns the sums of events by decision, reason, stage and router.
 
-        A predicate on the first four holds for all events that a row sums up.
+        Further columns: events, requests, lost (bigint); first and last (timestamp) of their times. A predicate on the
+        first
+        four holds for all events that a row sums up.
         """
         names = [F.col("keys")[at].alias(name) for at, name in enumerate(FACT)]
         return self.of_kind(FACTS).select(*names, *_ADDED, "first", "last")

@@ -18,8 +18,9 @@ _DORMANT = 92 * DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of an incident: `at` is microseconds since the epoch, `router` a number, all else fragments of the
-    line.
+    """An event of an incident.
+
+    at, router  microseconds since the epoch; a number. All else are fragments of the line
     """
 
     event_id: str
@@ -48,8 +49,10 @@ class Scene:
 
 @dataclass(slots=True)
 class Planted:
-    """The planted events. truth: lines of truth.jsonl; changes: router number -> when its ruleset changes, and the
-    digest
+    """The planted events.
+
+    truth    lines of truth.jsonl
+    changes  router number -> when its ruleset changes, and the new digest
     """
 
     events: list[Event] = field(default_factory=list)

@@ -59,8 +59,9 @@ def floods(trail: Trail) -> DataFrame:
 
 
 def counted_by(trail: Trail, name: str) -> DataFrame:
-    """Returns the keys, denials (bigint), first and last (timestamp): the most denials first, then by key; hours in
-    order.
+    """Returns the keys, denials (bigint), first and last (timestamp).
+
+    The most denials come first, then by key; hours are in order.
 
     name  one of KEYS. Null keys stay: denials before the value was known.
     """
@@ -87,10 +88,11 @@ def trend(trail: Trail) -> DataFrame:
 
 
 def _distinct(trail: Trail, name: str) -> DataFrame:
-    """Returns day, what (the name) and n (the number of distinct values): exact below MOST_HASHES, else within some 5
-    %.
+    """Returns day, what (the name) and n (the number of distinct values).
 
-    The k-th least of n hashes is near k/n of their range (Bar-Yossef et al. 2002).
+    n is exact below MOST_HASHES, else within some 5 %. The k-th least of n hashes is near k/n of their range
+    (Bar-Yossef
+    et al. 2002).
     """
     order = Window.partitionBy("day").orderBy("low")
     numbered = trail.of_kind(name).select(*_named(("day",)), "low").withColumn("nth", F.row_number().over(order))

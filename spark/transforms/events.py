@@ -46,8 +46,9 @@ def bounded(name: str) -> Column:
 
 
 def summed(counts: Column) -> Column:
-    """Returns the sum of counts of any size, as an aggregate (bigint): at most 2**63 - 1, which a forged one may
-    reach.
+    """Returns the sum of counts of any size, as an aggregate (bigint).
+
+    It is at most 2**63 - 1, which a forged count may reach.
     """
     return F.least(F.coalesce(F.sum(counts.cast("decimal(20,0)")), F.lit(0)), F.lit(2**63 - 1)).cast("bigint")
 

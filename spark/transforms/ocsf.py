@@ -121,9 +121,7 @@ def _metadata() -> Column:
 
 
 def _of_a_peer() -> list[Column]:
-    """Returns src_endpoint, which API Activity requires, and dst_endpoint, the router, which Network Activity
-    requires.
-    """
+    """Returns src_endpoint, for API Activity, and dst_endpoint, the router, for Network Activity."""
     text = F.regexp_replace("remote_host", "%.*", "")
     is_ip = text.rlike(IP)
     peer = F.struct(
