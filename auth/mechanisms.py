@@ -197,7 +197,10 @@ def parse_plain(response: bytes) -> CheckPassword | Refused:
 
 
 def _concluded(result: VerifyResult, user: str, why_not: str) -> Accepted | Refused:
-    """Turns a verifier's answer into a step. why_not  is the detail if the answer gives none"""
+    """Turns a verifier's answer into a step.
+
+    why_not  is the detail if the answer gives none
+    """
     if not result.is_valid:
         return Refused(detail=result.detail or why_not, is_compared=result.is_compared)
     return Accepted(user=result.user or user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s)

@@ -249,7 +249,10 @@ class RelayedNegotiation:
         return [Reply(data=success), Authenticated(identity=identity)]
 
     def decline(self, why: str) -> list[RelayEffect]:
-        """Ends the exchange without an answer, whatever the service says. why  for the log"""
+        """Ends the exchange without an answer, whatever the service says.
+
+        why  for the log
+        """
         return [] if self.is_over else self._refuse(why, is_compared=False)
 
     def fail(self, why: str) -> list[RelayEffect]:

@@ -87,7 +87,10 @@ class Scram:
     )
 
     def __init__(self, name: str, channel: Channel) -> None:
-        """Prepares the exchange. name  a mechanism that `hash_of` knows"""
+        """Prepares the exchange.
+
+        name  a mechanism that `hash_of` knows
+        """
         self._is_plus = name.endswith(PLUS)
         self._binding = channel.binding(BINDING)
         self._hash = hash_of(name) or ""

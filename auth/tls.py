@@ -160,7 +160,10 @@ class HandshakeStep:
             self.fault = fault
 
     def forget_session(self, incoming: ssl.MemoryBIO) -> None:
-        """Forgets the session after the step has returned and the connection is over. incoming  of the tunnel"""
+        """Forgets the session after the step has returned and the connection is over.
+
+        incoming  of the tunnel
+        """
         if self.fault is None:
             _forget_session(self._ssl, incoming)
 
@@ -545,7 +548,10 @@ class NamedTunnel(TlsTunnel):
     __slots__ = ("_host",)
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
-        """Begins a tunnel. context  must not compare names itself"""
+        """Begins a tunnel.
+
+        context  must not compare names itself
+        """
         super().__init__(context, server_side=False, server_hostname=host)
         self._host = host
 

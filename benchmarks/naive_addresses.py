@@ -62,7 +62,10 @@ def key_of(found: tuple[str, ...], phase: int = 0) -> str:
 
 
 def names_of(found: tuple[str, ...], plain: str, router: str = ROUTER) -> list[str]:
-    """Returns every plain text that reaches it. plain  the one that was read, without a tenant"""
+    """Returns every plain text that reaches it.
+
+    plain  the one that was read, without a tenant
+    """
     kind, rest = found[0], found[-1]
     rests = MANAGEMENT if is_management(found) else (rest,)
     heads = ("_local/", f"_topo/0/{router}/", f"_topo/all/{router}/", f"_edge/{router}/")

@@ -199,7 +199,10 @@ class Traffic:
         return all(len(phase.delays) == phase.due for phase in self.phases)
 
     def run(self, steps: Sequence[tuple[str, Callable[[], None] | None]], seconds: float, house: "House") -> None:
-        """Runs the steps. steps  (name, the action meanwhile), each for `seconds`"""
+        """Runs the steps.
+
+        steps  (name, the action meanwhile), each for `seconds`
+        """
         selector = selectors.DefaultSelector()
         ends: list[Sender | Receiver] = [*self.senders, *self.receivers]
         for end in ends:

@@ -95,7 +95,10 @@ class Policy(asyncio.DefaultEventLoopPolicy):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the daemon. arguments  of the daemon, with the file of the accounts as the second"""
+    """Runs the daemon.
+
+    arguments  of the daemon, with the file of the accounts as the second
+    """
     program, accounts, *rest = arguments
     sys.modules["uvloop"] = None  # type: ignore[assignment]
     asyncio.set_event_loop_policy(Policy(Path(accounts)))

@@ -208,7 +208,10 @@ def receiver(address: str, handle: int) -> bytes:
 
 
 def sender(address: str | None, handle: int) -> bytes:
-    """Returns an Attach of a sender. address  None: an anonymous one"""
+    """Returns an Attach of a sender.
+
+    address  None: an anonymous one
+    """
     source, target = Described(ulong(_SOURCE), []), Described(ulong(_TARGET), [address])
     return _frame(0, ATTACH, f"s{handle}", uint(handle), False, None, None, source, target, None, None, uint(0))
 

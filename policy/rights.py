@@ -111,7 +111,10 @@ def _made_again(
 
 
 def decide_management(rights: ManagementRights, facts: ManagementFacts, rule: Rule | None = None) -> Decision:
-    """Decides whether management may do this. rule  the place of the rights"""
+    """Decides whether management may do this.
+
+    rule  the place of the rights
+    """
     try:
         if not lacking(rights, facts):
             return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=rule)
@@ -295,7 +298,10 @@ def _pairs(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """An entity type. attributes  operation of the type -> the attributes that it can have"""
+    """An entity type.
+
+    attributes  operation of the type -> the attributes that it can have
+    """
 
     name: str
     attributes: Mapping[str, frozenset[str]]

@@ -45,7 +45,10 @@ _EVERYTHING: Final = _Pattern("", "")
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One item. user  None: every authenticated user"""
+    """One item.
+
+    user  None: every authenticated user
+    """
 
     user: _Pattern | None
     router_id: _Pattern

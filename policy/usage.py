@@ -99,7 +99,10 @@ class UsageLedger:
         )
 
     def admit(self, vhost: str, user: str, host: str, connection_name: str) -> None:
-        """Counts an approved Open. connection_name  "ip:port" of the peer"""
+        """Counts an approved Open.
+
+        connection_name  "ip:port" of the peer
+        """
         counts = self._counts(vhost)
         counts.approved += 1
         counts.current += 1

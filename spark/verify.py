@@ -274,7 +274,10 @@ class _Reader:
             file.digest = self._running.hexdigest()
 
     def _take(self, data: bytearray, view: memoryview, end: int) -> None:
-        """Takes whole lines: those of data up to `end`. view  of data"""
+        """Takes whole lines: those of data up to `end`.
+
+        view  of data
+        """
         file, begin = self._file, 0
         if not self._is_begun:
             first = bytes(data[: data.find(b"\n") + 1])

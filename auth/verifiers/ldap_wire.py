@@ -88,7 +88,10 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """The address of a server. is_tls  TLS from the first byte on (ldaps)"""
+    """The address of a server.
+
+    is_tls  TLS from the first byte on (ldaps)
+    """
 
     host: str
     port: int

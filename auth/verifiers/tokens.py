@@ -111,7 +111,10 @@ class TokenVerifier:
     def __init__(
         self, name: str, keys: Keys, rules: TokenRules, *, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """Prepares the verifier. wall_clock  seconds since 1970 UTC"""
+        """Prepares the verifier.
+
+        wall_clock  seconds since 1970 UTC
+        """
         self.name = name
         self._keys = keys
         self._rules = rules

@@ -50,7 +50,10 @@ class Announcing(Protocol):
     """A verifier that reports which of its servers fail and which work again."""
 
     def announce_by(self, say: Callable[[str], None]) -> None:
-        """Sets the function for reports. say  takes a text for the log, from any thread"""
+        """Sets the function for reports.
+
+        say  takes a text for the log, from any thread
+        """
         ...
 
 
@@ -69,7 +72,10 @@ class Recalling(Protocol):
 
 @runtime_checkable
 class Caching(Protocol):
-    """A verifier that remembers answers. hits  how often it used a remembered one"""
+    """A verifier that remembers answers.
+
+    hits  how often it used a remembered one
+    """
 
     hits: int
 

@@ -31,7 +31,10 @@ OPERATIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. values  FILES, words to choose from, () for anything, None if it takes no value"""
+    """One option.
+
+    values  FILES, words to choose from, () for anything, None if it takes no value
+    """
 
     flags: tuple[str, ...]
     help: str
@@ -40,7 +43,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One program, or one verb of it. rest  its other arguments: FILES or words"""
+    """One program, or one verb of it.
+
+    rest  its other arguments: FILES or words
+    """
 
     name: str
     options: tuple[Option, ...]

@@ -249,7 +249,10 @@ _NO_LITERALS = LiteralRules(canonical=(), is_any=False, exact=frozenset(), prefi
 
 
 def compile_literals(items: Iterable[str]) -> LiteralRules:
-    """Compiles a list. items  of a `sources` or `targets` list, each with `${user}` at most once"""
+    """Compiles a list.
+
+    items  of a `sources` or `targets` list, each with `${user}` at most once
+    """
     canonical = tuple(sorted(set(items)))
     if not canonical:
         return _NO_LITERALS
@@ -375,7 +378,10 @@ class _BoundPatterns:
 
 
 def compile_patterns(items: Collection[str]) -> PatternRules:
-    """Compiles a list. items  of a pattern list; `${user}` may only be at the beginning or end of an item"""
+    """Compiles a list.
+
+    items  of a pattern list; `${user}` may only be at the beginning or end of an item
+    """
     rules = _patterns(items)
     aliases = _aliases(rules.items, reached_pattern, _patterns)
     return replace(rules, aliases=aliases) if aliases else rules

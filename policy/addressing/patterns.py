@@ -95,8 +95,9 @@ class PatternTree:
     __slots__ = ("_root",)
 
     def __init__(self, patterns: Iterable[tuple[Sequence[str], str]]) -> None:
-        """Builds the tree. patterns  (tokens, payload); of two patterns that are equal when normalised, the first
-        counts
+        """Builds the tree.
+
+        patterns  (tokens, payload); of two patterns that are equal when normalised, the first counts
         """
         self._root = _Node()
         for tokens, payload in patterns:

@@ -40,7 +40,10 @@ class Automaton:
     __slots__ = ("accepting", "effort", "items", "letters", "starts", "steps", "subsets")
 
     def __init__(self, items: tuple[str, ...] = (), effort: Effort | None = None) -> None:
-        """Begins an empty automaton. effort  pays for each state and step"""
+        """Begins an empty automaton.
+
+        effort  pays for each state and step
+        """
         self.steps: list[list[tuple[str, int]]] = []
         self.starts: set[int] = set()
         self.accepting: set[int] = set()

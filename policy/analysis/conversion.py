@@ -45,7 +45,10 @@ _OPENED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """A setting that the other form cannot express. path  inside the vhost's attributes"""
+    """A setting that the other form cannot express.
+
+    path  inside the vhost's attributes
+    """
 
     path: Path
     text: str
@@ -53,7 +56,10 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """The converted vhost. obstacles  the attributes are complete only if there are none"""
+    """The converted vhost.
+
+    obstacles  the attributes are complete only if there are none
+    """
 
     attributes: Mapping[str, object]
     obstacles: tuple[Obstacle, ...] = ()

@@ -65,7 +65,10 @@ class ExpectationFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The decision on an expectation. rules  the rules that the decisions rest on"""
+    """The decision on an expectation.
+
+    rules  the rules that the decisions rest on
+    """
 
     expectation: Expectation
     decision: Decision

@@ -50,7 +50,10 @@ class Explanation:
 
 
 def explain_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage | None = None) -> Explanation:
-    """Explains the decision on a connection. usage  open connections except this one; left out: none"""
+    """Explains the decision on a connection.
+
+    usage  open connections except this one; left out: none
+    """
     counts = Usage() if usage is None else usage
     judged = decide_connection(ruleset, facts, counts)
     steps = tuple(_connection_steps(ruleset, facts, counts, judged))
@@ -82,8 +85,9 @@ def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
 
 
 def explain_management(settings: Settings | None, facts: ManagementFacts) -> Explanation:
-    """Explains whether a management request that has reached $management is permitted. settings  as for
-    `explain_link`
+    """Explains whether a management request that has reached $management is permitted.
+
+    settings  as for `explain_link`
     """
     rights = settings.management if settings is not None else UNRESTRICTED
     rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None

@@ -36,7 +36,10 @@ NUMBERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressList:
-    """A compiled list. denied  literal items that are excluded from it"""
+    """A compiled list.
+
+    denied  literal items that are excluded from it
+    """
 
     key: str
     items: tuple[str, ...]

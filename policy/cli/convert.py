@@ -70,7 +70,10 @@ exit status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vhost:
-    """One vhost of a file. comments  by the paths inside the attributes"""
+    """One vhost of a file.
+
+    comments  by the paths inside the attributes
+    """
 
     section: Section
     comments: Comments
@@ -79,7 +82,10 @@ class _Vhost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """One file with vhosts. behind  the comments at its end"""
+    """One file with vhosts.
+
+    behind  the comments at its end
+    """
 
     name: str
     text: str
@@ -164,7 +170,10 @@ def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None
 
 
 class _RefusedError(Exception):
-    """The conversion is refused. lines  each names a value that cannot be written and its place, or the reason"""
+    """The conversion is refused.
+
+    lines  each names a value that cannot be written and its place, or the reason
+    """
 
     def __init__(self, *lines: str) -> None:
         super().__init__(*lines)

@@ -16,7 +16,10 @@ _INTERVAL_S: Final = 0.1
 
 class Progress:
     def __init__(self, began: float | None) -> None:
-        """Prepares the display. began  monotonic seconds; None: no terminal"""
+        """Prepares the display.
+
+        began  monotonic seconds; None: no terminal
+        """
         self._next = None if began is None else began + DELAY_S
         self._is_shown = False
 

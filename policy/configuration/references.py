@@ -70,7 +70,10 @@ def profile_problem(user: str, name: str, known: Collection[str]) -> str | None:
 
 
 def authenticator_problem(written: str, known: Collection[str]) -> str | None:
-    """Returns the error text if an authenticator is unknown, else None. written  a listener's `authenticators`"""
+    """Returns the error text if an authenticator is unknown, else None.
+
+    written  a listener's `authenticators`
+    """
     unknown = [name for name in written.split() if name not in known]
     if not unknown:
         return None

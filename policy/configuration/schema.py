@@ -68,7 +68,10 @@ class UnknownNameError(ValidationError):
 
 
 def _unknown(text: str, name: str, known: Iterable[str], old: str | None, *, attribute: str | None) -> UnknownNameError:
-    """Returns the error for an unknown name. old  the replacement of a name of another version"""
+    """Returns the error for an unknown name.
+
+    old  the replacement of a name of another version
+    """
     if old is not None:
         return UnknownNameError(text, name, attribute=attribute, advice=old)
     close = difflib.get_close_matches(name, known, n=1) if len(name) <= MAX_SUGGESTED_FOR_CHARACTERS else []
@@ -300,7 +303,10 @@ class Schema:
     """All entity types. A type is found by its short name, its long name, and its long name without the prefix."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        """Parses the document. document  the parsed schemas/management.json."""
+        """Parses the document.
+
+        document  the parsed schemas/management.json.
+        """
         self._document = document
         self.prefix: str = document["prefix"]
         entries: Mapping[str, Mapping[str, Any]] = document["entityTypes"]

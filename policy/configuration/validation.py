@@ -98,7 +98,10 @@ class Validation:
     """
 
     def __init__(self, schema: Schema, *, make_id: Callable[[str], str], refuse: Refuse, is_service: IsService) -> None:
-        """Begins with no sections. make_id  returns an id for a router without one, by its mode"""
+        """Begins with no sections.
+
+        make_id  returns an id for a router without one, by its mode
+        """
         self.entities: list[ConfiguredEntity] = []
         self.faults: list[Fault] = []
         self.warned: list[Warned] = []

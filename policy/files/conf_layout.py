@@ -13,7 +13,10 @@ from policy.files.layout import INDENT, MAX_LINE, Comments, value_lines
 
 
 class NotWritableError(Exception):
-    """A value cannot be written in a configuration. path  inside the vhost's attributes"""
+    """A value cannot be written in a configuration.
+
+    path  inside the vhost's attributes
+    """
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(text)

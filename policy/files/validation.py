@@ -149,7 +149,10 @@ def _validator() -> Draft202012Validator:
 
 
 def _explain(error: ValidationError, document: Document, indexes: Sequence[int]) -> Iterator[Problem]:
-    """Yields the problems of a schema error. indexes  of the examined elements of the document, if it is a list"""
+    """Yields the problems of a schema error.
+
+    indexes  of the examined elements of the document, if it is a list
+    """
     path = tuple(error.absolute_path)
     if path and isinstance(path[0], int) and indexes:
         path = (indexes[path[0]], *path[1:])

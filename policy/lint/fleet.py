@@ -18,7 +18,10 @@ _MODES: Final = {"0": "standalone", "1": "interior", "2": "edge"}
 
 @dataclass(frozen=True, kw_only=True)
 class FleetRouter:
-    """The configuration of one router. file  its own file, without those of its policyDir"""
+    """The configuration of one router.
+
+    file  its own file, without those of its policyDir
+    """
 
     policy: PolicyText
     file: str

@@ -16,7 +16,10 @@ _NOTICE: Final = "<!-- Written by `python -m policy.cli.rule_pages` from policy/
 
 
 def url_of(id_: str, base: str = RULES_URL) -> str:
-    """Returns the address of a rule's page, "" if it has none. base  of all pages, with a final slash"""
+    """Returns the address of a rule's page, "" if it has none.
+
+    base  of all pages, with a final slash
+    """
     return f"{base}{id_}.md" if base else ""
 
 

@@ -34,7 +34,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to one control. rows  of each query, by its name"""
+    """The answer to one control.
+
+    rows  of each query, by its name
+    """
 
     control: Control
     result: Literal["shown", "gap"]

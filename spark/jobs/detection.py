@@ -30,8 +30,9 @@ _MOST_UNCOMPILED = 200_000
 
 
 def enabled(thresholds: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
-    """Returns the detectors that are enabled. thresholds  of spark.detectors.thresholds.parse; at least one is
-    enabled
+    """Returns the detectors that are enabled.
+
+    thresholds  of spark.detectors.thresholds.parse; at least one is enabled
     """
     return [detector for detector in DETECTORS if thresholds[detector.name]["enabled"]]
 

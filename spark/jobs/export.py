@@ -18,7 +18,10 @@ FORMATS: Final = ("csv", "json", "parquet", "ocsf")
 
 
 def write_table(frame: DataFrame, out: Path, name: str, form: str) -> Path:
-    """Writes one file `out`/name.<form>, and replaces an earlier one. form  csv, json (lines) or parquet"""
+    """Writes one file `out`/name.<form>, and replaces an earlier one.
+
+    form  csv, json (lines) or parquet
+    """
     if form == "parquet":
         return _one_file(frame, out / f"{name}.parquet", lambda writer, to: writer.parquet(to))
     texts = with_text_times(frame)

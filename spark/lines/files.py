@@ -34,7 +34,10 @@ class TornFileError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One file. name  without .gz or .zst; size and mtime_ns are of the file on disk"""
+    """One file.
+
+    name  without .gz or .zst; size and mtime_ns are of the file on disk
+    """
 
     name: str
     path: Path

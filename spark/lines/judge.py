@@ -81,7 +81,10 @@ def kinds_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def judge(lines: Sequence[bytes]) -> Judged:
-    """Validates lines. lines  without their line feeds, of any bytes"""
+    """Validates lines.
+
+    lines  without their line feeds, of any bytes
+    """
     is_valid = _validator().is_valid
     valid: list[dict[str, Any]] = []
     places: list[int] = []

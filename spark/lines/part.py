@@ -53,7 +53,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """One Parquet file. path  below the task's folder; first and last are times in microseconds, 0 in quarantine"""
+    """One Parquet file.
+
+    path  below the task's folder; first and last are times in microseconds, 0 in quarantine
+    """
 
     path: str
     day: str
@@ -195,7 +198,10 @@ def _place(part: Part, rows: pa.RecordBatch, places: dict[tuple[str, str], _Plac
 
 
 def _quarantine(name: str, told: Sequence[tuple[int, str, bytes]]) -> pa.RecordBatch:
-    """Returns rows of the quarantine. told  offset, reason and line of each"""
+    """Returns rows of the quarantine.
+
+    told  offset, reason and line of each
+    """
     offsets, reasons, lines = zip(*told, strict=True)
     shown = [line[: 4 * MAX_QUARANTINED_CHARS].decode("utf-8", "replace")[:MAX_QUARANTINED_CHARS] for line in lines]
     columns = [[name] * len(told), offsets, reasons, shown, [len(line) for line in lines]]

@@ -30,7 +30,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table. mark  a severity, "" for none"""
+    """A row of a table.
+
+    mark  a severity, "" for none
+    """
 
     cells: tuple[Cell, ...]
     mark: str
@@ -104,7 +107,10 @@ def render(page: Page) -> str:
 def table(
     name: str, title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, is_whole: bool
 ) -> PageTable:
-    """Returns a table. rows  column -> text, number, null or a list of texts"""
+    """Returns a table.
+
+    rows  column -> text, number, null or a list of texts
+    """
     made = tuple(Row(tuple(_cell(row[column]) for column in columns), _mark(row)) for row in rows)
     note = "" if is_whole else f"The first {len(made)} rows; the exports have all."
     return PageTable(name=name, title=title, columns=tuple(columns), rows=made, note=note)

@@ -71,7 +71,10 @@ class Recommendation:
 
 
 def recommend(ruleset: Ruleset, written: Sequence[Written], uses: Collection[Use]) -> Recommendation:
-    """Recommends a narrower policy. uses  that `ruleset` allows; `written` is its source"""
+    """Recommends a narrower policy.
+
+    uses  that `ruleset` allows; `written` is its source
+    """
     by_group: dict[tuple[str, str], _Used] = defaultdict(_Used)
     strangers = 0
     for use in uses:

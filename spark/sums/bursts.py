@@ -101,7 +101,10 @@ class Gathered:
         self._held: dict[str, list[pa.Table]] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Adds rows. rows  as of spark.sums.rows.even, within the requested time"""
+        """Adds rows.
+
+        rows  as of spark.sums.rows.even, within the requested time
+        """
         if not len(rows):
             return
         rows = rows.append_column("host", hosts(rows))

@@ -90,7 +90,10 @@ class Pick:
         return np.asarray(key, np.int64) * (len(self._bounds) + 1) + moment
 
     def mask(self, rows: pa.Table) -> Any:
-        """Returns a mask of the wanted rows. rows  as of spark.sums.rows.even, with `host`"""
+        """Returns a mask of the wanted rows.
+
+        rows  as of spark.sums.rows.even, with `host`
+        """
         mask = any_mask(self._wanted.signs, rows)
         if self._wanted.spans is None or not mask.any():
             return mask

@@ -27,7 +27,10 @@ _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The size of a trail. events  in all, without those of incidents; days they cover; incidents of each kind"""
+    """The size of a trail.
+
+    events  in all, without those of incidents; days they cover; incidents of each kind
+    """
 
     events: int
     seed: int = 0

@@ -32,7 +32,10 @@ def is_shadow() -> Column:
 
 
 def total(outcome: Outcome, candidate: str | None) -> Column:
-    """Counts the decisions with this outcome, as an aggregate (bigint). candidate  as for `disagreements`"""
+    """Counts the decisions with this outcome, as an aggregate (bigint).
+
+    candidate  as for `disagreements`
+    """
     counts = F.when((F.col("decision") == _DECISIONS[outcome]) & _is_of(candidate), F.col("shadow.count"))
     return summed(counts)
 

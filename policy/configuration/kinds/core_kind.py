@@ -22,7 +22,10 @@ class Existing:
     """The entities of one core type, indexed by their unique values: ten thousand are added in linear time."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
-        """Adds the rows. rows  columns of §6.5."""
+        """Adds the rows.
+
+        rows  columns of §6.5.
+        """
         self.rows: list[Row] = []
         self._names: set[object] = set()
         self._forms: set[tuple[str, ...]] = set()

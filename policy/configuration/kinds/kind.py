@@ -38,7 +38,10 @@ class Kind:
     refused_query: ClassVar[Mapping[str, object]] = {}
 
     def __init__(self, name: str) -> None:
-        """Creates the kind of a type. name  the short name of the type"""
+        """Creates the kind of a type.
+
+        name  the short name of the type
+        """
         self.name: Final = name
 
     # Configured entities
