@@ -37,7 +37,10 @@ class Bearer:
     """One exchange of OAUTHBEARER or XOAUTH2."""
 
     def __init__(self, name: str) -> None:
-        """name  one of BEARER"""
+        """Begins an exchange.
+
+        name  one of BEARER
+        """
         self._parse = parse_oauthbearer if name == OAUTHBEARER else parse_xoauth2
         self._explains = name == OAUTHBEARER
         self._asked: CheckToken | None = None
@@ -66,7 +69,7 @@ class Bearer:
             return Refused(detail="SASL(-1): generic failure: a verification that was not asked for")
         if not result.is_valid:
             return self._refuse(result.detail or WRONG_TOKEN, is_compared=result.is_compared)
-        # INVARIANT: the user is the token's; what the client wrote beside it only narrows it.
+        # INVARIANT: the user is the token's. The name that the client wrote can only narrow it.
         if not result.user or (asked.user and asked.user != result.user):
             return self._refuse(NOT_OWN_AUTHZID, is_compared=True)
         return Accepted(user=result.user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s)

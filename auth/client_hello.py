@@ -66,7 +66,7 @@ class _Reader:
 
 
 def _message(data: bytes) -> bytes:
-    """The body of the ClientHello, put together from its records. Errors: Unfinished, _Unreadable."""
+    """Returns the body of the ClientHello, joined from its records. Errors: Unfinished, _Unreadable."""
     found, at, records = bytearray(), 0, 0
     while True:
         if len(found) >= 4:

@@ -273,7 +273,7 @@ class ClientNegotiation:
 
     allowed          names that the configuration permits, in any case; None for any
     username         with `password`, the credentials for SCRAM and PLAIN
-    has_certificate  our TLS tunnel has a certificate of ours to show
+    has_certificate  our TLS tunnel has our certificate to show
     is_encrypted     there is a TLS tunnel
     token            a bearer token, sent only inside TLS
     binding          (type) → the channel binding of the tunnel, None without one

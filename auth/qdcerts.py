@@ -1,6 +1,6 @@
-"""`qdcerts`: a certificate authority of one's own, and certificates of routers and clients.
+"""`qdcerts` makes a private certificate authority, and certificates of routers and clients.
 
-Exit status 0 done, 1 refused or, with `list --days`, something ends soon; 2 wrong usage.
+Exit status 0 done, 1 refused or, with `list --days`, a certificate ends soon; 2 wrong usage.
 """
 
 import argparse

@@ -608,7 +608,7 @@ class ChoosingTunnel(TlsTunnel):
 
 
 def _nothing() -> None:
-    """Does nothing: the default of a callback."""
+    """Does nothing; the default of a callback."""
 
 
 def _forget_session(tls: ssl.SSLObject, incoming: ssl.MemoryBIO) -> None:

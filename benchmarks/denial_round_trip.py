@@ -8,8 +8,9 @@ otherwise the run ends with an error.
 
 Each denied attach is different: another link name, another address, on a real connection. They come from one connection
 (a flood: a few in full, then sums), or from so many hosts that each is written in full. Prints the median and the 99th
-percentile of the round trip of one message, the denials a second that the router answered, and its processor time per
-denial. Runs without auditDir, and with permitted attaches, separate the cost of the audit log from that of an attach.
+percentile of the round trip of one message. Also prints the denials a second that the router answered, and its
+processor time per denial. Runs without auditDir, and with permitted attaches, separate the cost of the audit log from
+that of an attach.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a request was allowed or denied."""
+    """The reason for allowing or denying a request."""
 
     ALLOWED = "allowed"
     BANNED = "banned"

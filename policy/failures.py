@@ -102,7 +102,7 @@ class _Network4(IPv4Network):
 
 
 class _Network6(IPv6Network):
-    """The same as _Network4 for IPv6."""
+    """An IPv6 network that caches its hash, like _Network4."""
 
     @cached_property
     def _hash(self) -> int:

@@ -1,4 +1,4 @@
-"""The project's schemas as data. Imports nothing of ours."""
+"""The project's schemas as data. Imports no other module of the project."""
 
 import json
 from functools import cache

@@ -47,7 +47,7 @@ def stream(
 ) -> None:
     """Takes what is new in the folder into the table. Returns when everything that existed at the start is in.
 
-    every_s  continue, and look for more every so many seconds, until the caller is interrupted
+    every_s  continue, and look for more at this interval in seconds, until the caller is interrupted
     told     is called with the counts of each batch
     Errors   UnusableError; those of pyspark, if a file cannot be read.
     """

@@ -42,7 +42,7 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPlace:
-    """Where the users are in the directory.
+    """The place of the users in the directory.
 
     base       the DN below which they are searched; "" with `dn`
     filter     a further condition on entries
@@ -64,7 +64,7 @@ class UserPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """Where the groups are in the directory, and what makes a user a member.
+    """The place of the groups in the directory, and the attributes that make a user a member.
 
     base           the DN below which they are searched; "": there are none
     filter         a further condition on entries

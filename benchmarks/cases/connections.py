@@ -84,7 +84,7 @@ def set_up(site: Site, runs: int) -> list[Row]:
 
 
 def set_up_argon2(site: Site, runs: int) -> list[Row]:
-    """The same with a password hashed as qdpasswd does: what an operator gets."""
+    """Logins with a password hashed as by qdpasswd: what an operator gets."""
     with site.router() as router:
         slow = dataclasses.replace(router, tls_port=router.slow_tls_port)
         results = [_set_up(slow, SLOW_USER, SLOW_SET_UPS) for _ in range(runs)]
@@ -199,7 +199,7 @@ async def _connect_all(subject: Subject, user: str, count: int) -> None:
 
 
 def start_up(site: Site, runs: int) -> list[Row]:
-    """From starting the process to `Operational`, with policy and users loaded; the floor: until it listens."""
+    """Time until `Operational`, with policy and users loaded; the floor: until it listens."""
     mine: list[float] = []
     base: list[float] = []
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""All that a ruleset permits one user at one vhost, as sets: the form in which two rulesets are compared.
+"""The rights of one user at one vhost, as sets: the form in which two rulesets are compared.
 
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §3.
 """

@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why an entity of the file stops the start.
+    """The reason why an entity of the file stops the start.
 
     reason     the fault and the remedy
     attribute  the one at fault, by its canonical name; "" for the whole entity

@@ -38,7 +38,7 @@ class ConfiguredEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a configuration stops the start.
+    """A fault of a configuration that stops the start.
 
     reason     the fault and the input that caused it; contains no secret
     kind       the beginning of the error at startup: "Configuration", or "Python: <exception name>"

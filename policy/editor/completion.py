@@ -1,4 +1,4 @@
-"""What a user may write at a place: sections, attributes, values, and names that the project already has.
+"""Suggests what a user may write at a place: sections, attributes, values, and names in the project.
 
 Pure. Sources: schemas/policy.json, schemas/management.json.
 """

@@ -1,4 +1,4 @@
-"""What an editor shows about the word under the pointer: its description, and the resulting rights.
+"""Describes the word under the pointer for an editor, and shows the resulting rights.
 
 Pure. Sources: schemas/policy.json, schemas/management.json, the lint rules.
 """

@@ -23,7 +23,10 @@ class Positions:
     """The positions in one text, whose lines end with `\\n`."""
 
     def __init__(self, text: str, encoding: str) -> None:
-        """encoding  utf-8, utf-16 or utf-32"""
+        """Finds the lines.
+
+        encoding  utf-8, utf-16 or utf-32
+        """
         self.text = text
         self._encoding = encoding
         self._is_plain = text.isascii() or encoding == "utf-32"

@@ -38,7 +38,7 @@ class Level(IntEnum):
 
 
 class Confidence(StrEnum):
-    """How certain a finding is, independent of its severity."""
+    """The certainty of a finding, independent of its severity."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -250,7 +250,7 @@ class SaslText:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyText:
-    """All files that are checked together.
+    """The files that are checked together.
 
     texts    file -> its text, if it is known
     now      the time, seconds since 1970 UTC; None: not known, and rules that depend on it report nothing

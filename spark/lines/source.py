@@ -42,7 +42,7 @@ Offset = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to read, and where the tasks write.
+    """The input of a reading, and the folder for the output of its tasks.
 
     router   of the C router's logs in the folder; None: there are none, and files with such names are skipped
     staging  an existing folder, in which each task makes its own folder
