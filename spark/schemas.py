@@ -53,7 +53,7 @@ def event_table() -> StructType:
 def struct_of(spec: Mapping[str, Any]) -> StructType:
     """Returns the struct type of a JSON Schema of type object.
 
-    Every field is nullable: spark.transforms.validation decides whether a null is allowed, and gives a reason.
+    Every field is nullable: spark.lines.judge decides whether a null is allowed, and gives a reason.
     Errors  ValueError for a keyword or type that the audit event's schema does not use.
     """
     return StructType([StructField(name, _type_of(name, inner)) for name, inner in spec["properties"].items()])

@@ -26,7 +26,7 @@ from policy.lint.configuration import ConfigurationError, LintConfiguration, rea
 
 CONFIGURATION: Final = "qdpolicy.toml"
 _CONF: Final = ".conf"
-# Limit of configurations examined for a policy folder: those in it, beside it and one level up.
+# Limit of configurations examined in each of two folders: the policy folder and its parent.
 _MAX_CONFIGURATIONS: Final = 20
 _MAX_LEVELS: Final = 40
 
