@@ -78,8 +78,7 @@ class Vhost:
                               first by name applies, so that no order changes a decision
 
         `$default` is for unknown users. The group's window is ignored here: a member of an expired group does not move
-        to
-        another group.
+        to another group.
         """
         group = self.user_groups.get(user)
         if group is not None:

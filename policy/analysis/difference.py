@@ -234,8 +234,7 @@ def _only_in(
     """Returns the addresses that `item` of `more` allows and `less` does not.
 
     Each set is (addresses, exceptions, an example). Covers all addresses by their plain texts, and other texts if the
-    item
-    itself is one, such as `amqp:/orders.*`.
+    item itself is one, such as `amqp:/orders.*`.
     """
     found = []
     own, unclear = address_automaton(more.key, (item,), user, effort), unclear_automaton()

@@ -42,8 +42,7 @@ class Trail:
         """Returns the sums of events by decision, reason, stage and router.
 
         Further columns: events, requests, lost (bigint); first and last (timestamp) of their times. A predicate on the
-        first
-        four holds for all events that a row sums up.
+        first four holds for all events that a row sums up.
         """
         names = [F.col("keys")[at].alias(name) for at, name in enumerate(FACT)]
         return self.of_kind(FACTS).select(*names, *_ADDED, "first", "last")

@@ -91,8 +91,7 @@ def _distinct(trail: Trail, name: str) -> DataFrame:
     """Returns day, what (the name) and n (the number of distinct values).
 
     n is exact below MOST_HASHES, else within some 5 %. The k-th least of n hashes is near k/n of their range
-    (Bar-Yossef
-    et al. 2002).
+    (Bar-Yossef et al. 2002).
     """
     order = Window.partitionBy("day").orderBy("low")
     numbered = trail.of_kind(name).select(*_named(("day",)), "low").withColumn("nth", F.row_number().over(order))
