@@ -1,4 +1,4 @@
-"""Makes certificates of a certificate authority of one's own. Writes nothing."""
+"""Makes the certificates of a private certificate authority. Writes no files."""
 
 import datetime
 import ipaddress
@@ -11,17 +11,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Clocks differ a little.
+# Clocks of different machines differ a little.
 _EARLIER: Final = datetime.timedelta(minutes=5)
 
 
 class AuthorityError(ValueError):
-    """What cannot be made; the text names it and the remedy."""
+    """The certificate cannot be made. The text names the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """What signs: a certificate and its key."""
+    """A certificate authority: its certificate and the key that it signs with."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -32,7 +32,10 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def make_authority(name: str, days: int) -> Authority:
-    """One that signs certificates of routers and clients, and no other authority. Errors: AuthorityError."""
+    """Returns an authority that may sign certificates of routers and clients, but no other authority.
+
+    Errors  AuthorityError
+    """
     key = new_key()
     subject = _subject(name)
     builder = _builder(subject, subject, key.public_key(), key.public_key(), days)
@@ -50,10 +53,10 @@ def sign(
     hosts: Sequence[str] = (),
     is_client: bool = True,
 ) -> x509.Certificate:
-    """A certificate of the authority, that ends with the authority's own at the latest.
+    """Returns a certificate that the authority has signed. It ends no later than the authority's own certificate.
 
-    hosts      names and addresses under which its holder is reached; none: it is no server
-    is_client  it logs in at other routers
+    hosts      names and addresses of the holder; if there are none, the certificate is not for a server
+    is_client  the holder logs in to other routers
     Errors     AuthorityError
     """
     issuer = authority.certificate
@@ -72,7 +75,7 @@ def sign(
 
 
 def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The hosts that a certificate names."""
+    """Returns the hosts that a certificate names."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

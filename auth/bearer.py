@@ -1,8 +1,8 @@
-"""OAUTHBEARER and XOAUTH2, the server's side: a bearer token, parsed strictly and verified elsewhere.
+"""The server side of OAUTHBEARER and XOAUTH2: parses a bearer token strictly; a verifier checks it.
 
-Pure. A response that is none of these mechanisms' is refused at once; a token that is not good gets the error challenge
-of RFC 7628 §3.2.2 first, and its client has to answer it before it has the outcome. XOAUTH2 has no such step here: its
-AMQP clients await the outcome.
+Pure. A malformed response is refused at once. With OAUTHBEARER, a client whose token is not valid first gets the error
+challenge of RFC 7628 §3.2.2. It has to answer this challenge before it gets the outcome. XOAUTH2 has no such step here,
+because its AMQP clients wait for the outcome.
 Sources: RFC 7628, RFC 5801 §4 (gs2-header), RFC 6750 §2.1 (b64token); docs/spec/policy-and-auth.md §8.1.
 """
 
@@ -21,7 +21,7 @@ BEARER: Final = (OAUTHBEARER, XOAUTH2)
 # The client's answer to an error challenge.
 DUMMY: Final = b"\x01"
 
-# The token, the name, host and port, and what a client adds of its own.
+# The token, the name, host and port, and fields that a client adds.
 MAX_RESPONSE_BYTES: Final = MAX_TOKEN_BYTES + MAX_USER_BYTES + 2048
 # `auth`, `host`, `port` and a few of the future. Attack: thousands of keys to be compared with each other.
 _MAX_PAIRS: Final = 16
@@ -34,10 +34,13 @@ _CREDENTIALS: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]
 
 
 class Bearer:
-    """One exchange of either mechanism."""
+    """One exchange of OAUTHBEARER or XOAUTH2."""
 
     def __init__(self, name: str) -> None:
-        """name  one of BEARER"""
+        """Begins an exchange.
+
+        name  one of BEARER
+        """
         self._parse = parse_oauthbearer if name == OAUTHBEARER else parse_xoauth2
         self._explains = name == OAUTHBEARER
         self._asked: CheckToken | None = None
@@ -66,14 +69,14 @@ class Bearer:
             return Refused(detail="SASL(-1): generic failure: a verification that was not asked for")
         if not result.is_valid:
             return self._refuse(result.detail or WRONG_TOKEN, is_compared=result.is_compared)
-        # INVARIANT: the user is the token's; what the client wrote beside it only narrows it.
+        # INVARIANT: the user is the token's. The name that the client wrote can only narrow it.
         if not result.user or (asked.user and asked.user != result.user):
             return self._refuse(NOT_OWN_AUTHZID, is_compared=True)
         return Accepted(user=result.user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s)
 
     def _refuse(self, detail: str, *, is_compared: bool) -> Step:
         refused = Refused(detail=detail, is_compared=is_compared)
-        # A client is told to get another token only where this one was looked at.
+        # A client is told to get another token only if the verifier looked at this one.
         if not self._explains or not is_compared:
             return refused
         self._refused = refused
@@ -81,17 +84,17 @@ class Bearer:
 
 
 def parse_oauthbearer(response: bytes) -> CheckToken | Refused:
-    """`n,a=USER,^Ahost=...^Aport=...^Aauth=Bearer TOKEN^A^A`; the user, host and port may be missing.
+    """Parses `n,a=USER,^Ahost=...^Aport=...^Aauth=Bearer TOKEN^A^A`; the user, host and port may be missing.
 
-    Host and port are not compared: behind a proxy or a port that is forwarded they are others. Other keys are ignored,
-    as RFC 7628 §3.1 wants; one that comes twice is not.
+    Host and port are not compared, because they differ behind a proxy or a forwarded port. Unknown keys are ignored, as
+    RFC 7628 §3.1 requires. A key that occurs twice is an error.
     """
     if len(response) > MAX_RESPONSE_BYTES:
         return _malformed()
     header, separator, pairs = response.partition(b"\x01")
     flag, comma, rest = header.partition(b",")
     authzid, another, beyond = rest.partition(b",")
-    # `p=` would bind the channel, which neither of them does.
+    # `p=` would request channel binding, which neither mechanism has.
     if not separator or not comma or not another or beyond or flag not in (b"n", b"y"):
         return _malformed()
     user: bytes | None = b""
@@ -101,7 +104,7 @@ def parse_oauthbearer(response: bytes) -> CheckToken | Refused:
 
 
 def parse_xoauth2(response: bytes) -> CheckToken | Refused:
-    """`user=USER^Aauth=Bearer TOKEN^A^A`; the user may be empty."""
+    """Parses `user=USER^Aauth=Bearer TOKEN^A^A`; the user may be empty."""
     if len(response) > MAX_RESPONSE_BYTES:
         return _malformed()
     header, separator, pairs = response.partition(b"\x01")
@@ -111,7 +114,7 @@ def parse_xoauth2(response: bytes) -> CheckToken | Refused:
 
 
 def _with_token(user: bytes | None, pairs: bytes) -> CheckToken | Refused:
-    """The token among key=value^A..., which one more ^A ends."""
+    """Returns the token from key=value^A pairs, which end with one more ^A."""
     if user is None or not pairs.endswith(b"\x01\x01"):
         return _malformed()
     items = pairs[:-2].split(b"\x01", _MAX_PAIRS)
@@ -136,7 +139,7 @@ def _with_token(user: bytes | None, pairs: bytes) -> CheckToken | Refused:
 
 
 def _unescaped(name: bytes) -> bytes | None:
-    """A saslname of RFC 5801 §4; None for one that is none."""
+    """Decodes a saslname of RFC 5801 §4. Returns None if the name is not one."""
     if not name or re.search(rb"=(?!2C|3D)", name) or b"\0" in name:
         return None
     return name.replace(b"=2C", b",").replace(b"=3D", b"=")

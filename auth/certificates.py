@@ -1,6 +1,6 @@
-"""The user that a client certificate stands for.
+"""Derives the user name from a client certificate.
 
-Pure: certificates come as DER that TLS has already verified.
+Pure. The certificates are DER that TLS has already verified.
 Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of OpenSSL's `-nameopt RFC2253`.
 """
 
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-# Keys with fewer bits can be broken; those of RSA and DSA, those on a curve.
+# RSA, DSA and EC keys with fewer bits can be broken.
 MIN_KEY_BITS = 2048
 MIN_EC_BITS = 224
 
@@ -68,13 +68,13 @@ _SHORT_NAMES: Mapping[ObjectIdentifier, str] = {
 }
 
 
-# How a subject begins, which is the user where uidFormat gives nothing.
+# The beginning of a subject. A subject is the user name if uidFormat yields nothing.
 _LIKE_A_SUBJECT = re.compile(r"[A-Za-z][A-Za-z0-9]*=|[0-9]+(?:\.[0-9]+)+=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateId:
-    """Which certificate it is, in the terms of a revocation list.
+    """Identifies a certificate as a revocation list does.
 
     issuer  SHA-256 of the issuer's name
     """
@@ -84,7 +84,7 @@ class CertificateId:
 
 
 class CertificateError(ValueError):
-    """The certificate yields no user name that may be used; the connection then has no user."""
+    """The certificate yields no usable user name. The connection then has no user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +102,14 @@ class CertificateUser:
 def certificate_user(
     der: bytes, *, uid_format: str | None, display_names: Mapping[str, str] | None = None
 ) -> CertificateUser:
-    """The user for SASL EXTERNAL.
+    """Returns the user for SASL EXTERNAL.
 
-    uid_format     §6.3; None, "" or a wrong one gives the subject
-    display_names  id -> name, consulted only for an id that uidFormat built
-    Errors         CertificateError: unparsable, or a component that is not printable, such as a name with a NUL or a
-                   line break in it, by which one certificate could pass for another in logs and rules; or a name that
-                   is not in display_names and is one of the names given there to others.
+    uid_format     §6.3; None, "" or an invalid one yields the subject
+    display_names  id -> name, looked up only for an id that uidFormat built
+    Errors         CertificateError: the certificate cannot be parsed; or a component is not printable, such as a name
+    with
+                   a NUL or a line break, by which one certificate could pass for another in logs and rules; or the name
+                   is not a key of display_names and is the display name of another id.
     """
     certificate = _parse(der)
     wanted = uid_format or ""
@@ -125,10 +126,10 @@ def certificate_user(
 
 
 def _joined(parts: list[str]) -> str:
-    """One text for the components; different ones for different components.
+    """Joins the components to one text. Different components give different texts.
 
-    A missing one before one that is there leaves its place empty; `\\` stands before a `;` or `\\` of a component, and
-    before the `=` of a text that would else look like a subject.
+    An empty component before a later one keeps its place. A `;` or `\\` in a component is escaped with `\\`. So is the
+    `=` of a text that would otherwise look like a subject.
     """
     while parts and not parts[-1]:
         parts.pop()
@@ -137,14 +138,14 @@ def _joined(parts: list[str]) -> str:
 
 
 def _own(name: str, display_names: Mapping[str, str]) -> str:
-    """A name that nothing was put in the place of. Errors: CertificateError where it is one that others were given."""
+    """Returns a name that the mapping did not replace. Errors: CertificateError if it is another id's display name."""
     if name in display_names.values():
         raise CertificateError(f"'{name}' is not in the mapping file, and is the display name of another there")
     return name
 
 
 def certificate_subject(der: bytes, *, display_names: Mapping[str, str] | None = None) -> str:
-    """The subject as an RFC 2253 string: the user of a TLS client that skips SASL (§8.3).
+    """Returns the subject as an RFC 2253 string: the user name of a TLS client that skips SASL (§8.3).
 
     Errors  CertificateError, also for a certificate without a subject, and as for certificate_user.
     """
@@ -152,7 +153,7 @@ def certificate_subject(der: bytes, *, display_names: Mapping[str, str] | None =
 
 
 def certificate_weakness(der: bytes) -> str | None:
-    """What OpenSSL's security level 2, its default, would not accept of a certificate; None: nothing."""
+    """Returns why OpenSSL's default security level, 2, would refuse a certificate. Returns None if it would not."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         key, signed_with = certificate.public_key(), certificate.signature_hash_algorithm
@@ -168,12 +169,12 @@ def certificate_weakness(der: bytes) -> str | None:
 
 
 def expiry_s(der: bytes) -> float:
-    """When a certificate ends, seconds since 1970 UTC. Errors: CertificateError."""
+    """Returns the end of a certificate, in seconds since 1970 UTC. Errors: CertificateError."""
     return _parse(der).not_valid_after_utc.timestamp()
 
 
 def certificate_id(der: bytes) -> CertificateId:
-    """Errors: CertificateError."""
+    """Returns the issuer and serial number of a certificate. Errors: CertificateError."""
     certificate = _parse(der)
     try:
         return CertificateId(issuer=issuer_digest(certificate.issuer), serial=certificate.serial_number)
@@ -183,11 +184,11 @@ def certificate_id(der: bytes) -> CertificateId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What is kept of the certificates by which a peer was believed.
+    """The data that is kept of the certificates that TLS verified for a peer.
 
-    shown    each that a revocation list may name, the peer's own first
+    shown    each certificate that a revocation list may name, the peer's own first
     signers  DER of those that have signed another one, and so may sign lists
-    is_whole false: of a resumed session, which brings the peer's own alone
+    is_whole false for a resumed session, which yields the peer's own certificate only
     """
 
     shown: tuple[CertificateId, ...]
@@ -196,8 +197,10 @@ class Chain:
 
 
 def chain_of(own: bytes, verified: Sequence[bytes]) -> Chain:
-    """own       DER of the peer's certificate
-    verified  DER of the certificates that TLS has verified, the peer's own first; none of a session that was resumed
+    """Returns the chain to keep for a peer.
+
+    own       DER of the peer's certificate
+    verified  DER of the certificates that TLS has verified, the peer's own first; empty for a resumed session
     Errors    CertificateError
     """
     if not verified:
@@ -207,7 +210,8 @@ def chain_of(own: bytes, verified: Sequence[bytes]) -> Chain:
     )
 
 
-# The authorities of ten thousand peers are a few: each is parsed and kept once. Bounded: peers send intermediate ones.
+# Ten thousand peers share a few authorities: each is parsed and kept once. Bounded, since peers send intermediate
+# certificates.
 @lru_cache(maxsize=256)
 def _id_of_signer(der: bytes) -> CertificateId:
     return certificate_id(der)
@@ -215,17 +219,17 @@ def _id_of_signer(der: bytes) -> CertificateId:
 
 @lru_cache(maxsize=256)
 def _kept(der: bytes) -> bytes:
-    """The same bytes for all that are equal."""
+    """Returns one shared object for all equal byte strings."""
     return der
 
 
 def issuer_digest(name: x509.Name) -> bytes:
-    """As in a CertificateId."""
+    """Returns SHA-256 of the issuer's name, as in CertificateId."""
     return hashlib.sha256(name.public_bytes()).digest()
 
 
 def chain_ends_at_s(pem: bytes) -> float | None:
-    """When the first certificate of a file ends, seconds since 1970 UTC; None where none can be read."""
+    """Returns the earliest end of the certificates in a PEM file, in seconds since 1970 UTC, or None."""
     try:
         return min(each.not_valid_after_utc.timestamp() for each in x509.load_pem_x509_certificates(pem))
     except (ValueError, x509.InvalidVersion):
@@ -233,7 +237,7 @@ def chain_ends_at_s(pem: bytes) -> float | None:
 
 
 def end_point_binding(der: bytes) -> bytes | None:
-    """The channel binding `tls-server-end-point` of a server's certificate; None where its signature has no hash.
+    """Returns the `tls-server-end-point` channel binding of a server's certificate. None if its signature has no hash.
 
     Errors  CertificateError. Source: RFC 5929 §4.1.
     """
@@ -275,7 +279,7 @@ def _subject(certificate: x509.Certificate) -> str:
 def _name(certificate: x509.Certificate) -> x509.Name:
     try:
         return certificate.subject
-    except (ValueError, TypeError):  # TypeError: a bit string where the attribute wants text
+    except (ValueError, TypeError):  # TypeError: a bit string where the attribute needs text
         raise CertificateError("the client certificate's subject cannot be parsed") from None
 
 
@@ -289,7 +293,7 @@ def _value(attribute: x509.NameAttribute[str | bytes]) -> str:
 
 
 def _escape(value: str) -> str:
-    """RFC 2253 §2.4; whatever is not printable ASCII becomes \\XX per byte of UTF-8."""
+    """Escapes a value as in RFC 2253 §2.4. Each UTF-8 byte of a character that is not printable ASCII becomes \\XX."""
     last = len(value) - 1
     escaped = []
     for at, character in enumerate(value):

@@ -1,16 +1,16 @@
-"""The server name in the first message of a TLS client, read before TLS begins: it chooses the sslProfile.
+"""Reads the server name from the first message of a TLS client. The name selects the sslProfile, before TLS begins.
 
-Pure. Whatever is wrong with the message is OpenSSL's to say: what cannot be read here names nobody.
+Pure. Faults in the message are left to OpenSSL: a message that cannot be read here yields no name.
 Sources: RFC 8446 §4.1.2, §5.1; RFC 6066 §3.
 """
 
 from typing import Final
 
-# A longer message names nobody. Stops a peer from having us hold, and look at, ever more; honest ones have 2 KiB.
+# A longer message yields no name. Stops a peer from making us store and scan ever more; honest messages have 2 KiB.
 MAX_HELLO_BYTES: Final = 16 * 1024
-# Into more records no honest client cuts it. Stops one of a thousand tiny ones, looked through at each byte that comes.
+# No honest client splits it into more records. Stops a message of a thousand tiny records, rescanned at every byte.
 MAX_RECORDS: Final = 16
-# DNS allows no longer name.
+# DNS permits no longer name.
 MAX_NAME_CHARACTERS: Final = 253
 
 _HEADER: Final = 5  # of a record: type, version, length
@@ -24,13 +24,13 @@ class _Unreadable(ValueError):
 
 
 class Unfinished(Exception):
-    """More of the message has to come."""
+    """The message is not complete yet."""
 
 
 def server_name(data: bytes) -> str | None:
-    """The host that a client wants, lower case, without a dot at its end; None: it names none, or this is no TLS.
+    """Returns the host that a client wants, in lower case and without a final dot. None if it names none or is not TLS.
 
-    data    all that it has sent
+    data    all bytes that the client has sent
     Errors  Unfinished
     """
     try:
@@ -51,7 +51,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def block(self, size: int) -> "_Reader":
-        """Bytes behind their length, which has `size` bytes."""
+        """Returns the bytes after their length field, which has `size` bytes."""
         return _Reader(self.take(self.number(size)))
 
     def take(self, size: int) -> bytes:
@@ -66,7 +66,7 @@ class _Reader:
 
 
 def _message(data: bytes) -> bytes:
-    """The body of the ClientHello, put together from its records. Errors: Unfinished, _Unreadable."""
+    """Returns the body of the ClientHello, joined from its records. Errors: Unfinished, _Unreadable."""
     found, at, records = bytearray(), 0, 0
     while True:
         if len(found) >= 4:
@@ -75,7 +75,7 @@ def _message(data: bytes) -> bytes:
                 raise _Unreadable
             if len(found) >= 4 + size:
                 return bytes(found[4 : 4 + size])
-        if at > len(data):  # the last record has not come whole
+        if at > len(data):  # the last record is incomplete
             raise Unfinished
         if records == MAX_RECORDS:
             raise _Unreadable

@@ -1,4 +1,4 @@
-"""The client side of each mechanism, and which one to take.
+"""The client side of each mechanism, and the choice among them.
 
 Pure. Sources: docs/spec/policy-and-auth.md §8b; RFC 4616, RFC 4422 appendix A, RFC 4505, RFC 7628.
 """
@@ -19,28 +19,28 @@ class ClientMechanism(Protocol):
     def name(self) -> str: ...
 
     def initial_response(self) -> bytes:
-        """The initial response of the sasl-init. Errors: MechanismFault."""
+        """Returns the initial response of the sasl-init. Errors: MechanismFault."""
         ...
 
     def answer(self, challenge: bytes) -> bytes | Derive:
-        """The response to a challenge, or what has to be computed for it. Errors: MechanismFault."""
+        """Returns the response to a challenge, or the computation that it needs. Errors: MechanismFault."""
         ...
 
     def derived(self, salted: bytes) -> bytes:
-        """The response, by the result of the last `Derive`."""
+        """Returns the response, given the result of the last `Derive`."""
         ...
 
     def confirm(self, additional_data: bytes | None) -> None:
-        """Check that a successful outcome may be believed. Errors: MechanismFault."""
+        """Checks that a successful outcome is genuine. Errors: MechanismFault."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What we have to show.
+    """The credentials that we can show.
 
-    token            sent inside TLS only
-    has_certificate  TLS has shown a certificate of ours; without one EXTERNAL cannot succeed
+    token            sent only inside TLS
+    has_certificate  TLS has shown our certificate; without one EXTERNAL cannot succeed
     binding          (type) → the channel binding of that type, None without one
     """
 
@@ -53,9 +53,10 @@ class Means:
 
 
 def choose(offered: Sequence[str], allowed: frozenset[str] | None, means: Means) -> ClientMechanism | None:
-    """The strongest of the upper-case names in `offered` that we may use and can carry through; None: there is none.
+    """Returns the strongest mechanism in `offered` that we may and can use. Returns None if there is no such mechanism.
 
-    allowed  upper-case names; None: any, but for SCRAM-SHA-1
+    offered  upper-case names
+    allowed  upper-case names; None: any except SCRAM-SHA-1
     Errors   MechanismFault for credentials that the mechanism cannot carry
     """
     usable = [name for name in offered if allowed is None or name in allowed]
@@ -79,7 +80,7 @@ def choose(offered: Sequence[str], allowed: frozenset[str] | None, means: Means)
 
 
 def _scram_names(*, is_sha1_named: bool, can_bind: bool) -> Iterator[tuple[str, str]]:
-    """Strongest first, each with its form that binds the channel."""
+    """Yields the names, strongest first, each together with its -PLUS form, which binds the channel."""
     hashes = [name for name in HASHES if name != "SHA-1" or is_sha1_named]
     forms = [mechanism_names(name) for name in hashes]
     if can_bind:
@@ -88,7 +89,7 @@ def _scram_names(*, is_sha1_named: bool, can_bind: bool) -> Iterator[tuple[str, 
 
 
 class _OneMessage:
-    """A mechanism that says all it has to say in the init."""
+    """A mechanism whose whole message fits in the init."""
 
     def __init__(self, name: str, message: bytes) -> None:
         self.name = name
@@ -144,7 +145,10 @@ class _Bearer(_OneMessage):
         return f"{header}\x01auth=Bearer {token}\x01\x01".encode()
 
     def answer(self, challenge: bytes) -> bytes | Derive:
-        """The server says why it does not take the token, and wants an answer before the outcome (RFC 7628 §3.2.3)."""
+        """Answers the server's error challenge.
+
+        The server requires an answer before it sends the outcome (RFC 7628 §3.2.3).
+        """
         if self._has_failed:
             raise MechanismFault(f"a second challenge in {self.name}")
         self._has_failed = True

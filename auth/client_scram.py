@@ -1,7 +1,7 @@
-"""SCRAM, the client's side, with channel binding to the server's certificate (-PLUS).
+"""The client side of SCRAM, with channel binding to the server's certificate (-PLUS).
 
-Pure. PBKDF2 takes as long as the server says: the mechanism asks for it by `Derive`, which its owner carries out where
-it may take its time. The server proves that it knows the password as well; without that its success is not believed.
+Pure. The server chooses how long PBKDF2 takes. So the mechanism returns a `Derive`, which its owner computes where
+waiting does no harm. The server has to prove that it knows the password too; otherwise its success is not believed.
 Sources: RFC 5802, 7677, 5929; docs/spec/policy-and-auth.md §8b.
 """
 
@@ -19,9 +19,9 @@ from scramp.core import saslprep
 from auth.scram import BINDING, PLUS, hash_of
 from auth.secrets import Secret
 
-# RFC 7677 §4. Attack: a server in the middle names 1, so that what we answer is cheap to guess at.
+# RFC 7677 §4. Attack: a man in the middle asks for 1 iteration, so that the password is cheap to guess from our answer.
 MIN_ITERATIONS: Final = 4096
-# About half a second. Attack: a server names ten million, and has a processor of ours for as long as it likes.
+# About half a second. Attack: a server asks for ten million iterations, and occupies our processor.
 MAX_ITERATIONS: Final = 1_000_000
 
 MAX_MESSAGE_BYTES: Final = 4096
@@ -37,7 +37,7 @@ class MechanismFault(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derive:
-    """Compute `derive` of this, off the event loop, and pass the result to `resume` of the negotiation."""
+    """A computation for the owner: call `derive` off the event loop, and pass the result to `resume`."""
 
     password: Secret
     salt: bytes
@@ -46,29 +46,31 @@ class Derive:
 
 
 def derive(question: Derive) -> bytes:
-    """The salted password of RFC 5802 §3. Takes up to a second; other threads run meanwhile."""
+    """Returns the salted password of RFC 5802 §3. Takes up to a second; other threads run meanwhile."""
     password = question.password.reveal().encode("utf-8")
     return hashlib.pbkdf2_hmac(_digest(question.hash_name), password, question.salt, question.iterations)
 
 
 class Scram:
-    """One exchange."""
+    """One exchange of a SCRAM mechanism."""
 
     def __init__(self, name: str, username: str, password: Secret, *, binding: bytes | None, offers_plus: bool) -> None:
-        """name  of a mechanism that `hash_of` knows
-        binding      of the server's certificate; None outside TLS. A -PLUS mechanism wants one
+        """Prepares the exchange.
+
+        name         a mechanism that `hash_of` knows
+        binding      of the server's certificate; None outside TLS. A -PLUS mechanism needs one
         offers_plus  the server has offered the -PLUS form of this mechanism
         Errors       MechanismFault
         """
         self.name = name
         self._hash = hash_of(name) or ""
         try:
-            # The server prepares it in the same way. Of the name it does not: it is sent as it is configured.
+            # The server prepares the password in the same way, but not the name. So the name is sent as configured.
             self._password = Secret(saslprep(password.reveal()))
         except (ScramException, UnicodeError):
             raise MechanismFault("the password has a character that SCRAM does not permit (RFC 4013)") from None
         is_bound = name.endswith(PLUS)
-        # `y` has a server notice that somebody took its -PLUS mechanisms out of the offer.
+        # By `y` a server notices that an attacker removed its -PLUS mechanisms from the offer.
         flag = f"p={BINDING}" if is_bound else "n" if binding is None or offers_plus else "y"
         self._header = f"{flag},,".encode()
         self._binding = self._header + (binding or b"" if is_bound else b"")
@@ -96,7 +98,7 @@ class Scram:
         return self._begin(_text(challenge))
 
     def derived(self, salted: bytes) -> bytes:
-        """The client-final message, by the result of `derive`."""
+        """Returns the client-final message, given the result of `derive`."""
         name = _digest(self._hash)
         client_key = digest(salted, b"Client Key", name)
         signature = digest(hashlib.new(name, client_key).digest(), self._auth_message, name)
@@ -105,7 +107,7 @@ class Scram:
         return self._without_proof + b",p=" + b64encode(proof)
 
     def confirm(self, additional_data: bytes | None) -> None:
-        """A server may send its last message with the outcome instead of before it."""
+        """Checks the server's proof. A server may send its last message with the outcome instead of before it."""
         if not self._is_proven and additional_data:
             self._check(additional_data)
         if not self._is_proven:

@@ -1,4 +1,4 @@
-"""The questions of a mechanism to a verifier, and the answers. Values only."""
+"""The questions that a mechanism asks a verifier, and the answers. Values only."""
 
 from dataclasses import dataclass, field
 
@@ -9,20 +9,20 @@ from auth.secrets import Secret
 UNKNOWN_USER = "SASL(-13): user not found: Password verification failed"
 WRONG_PASSWORD = "SASL(-13): authentication failure: Password verification failed"  # noqa: S105
 
-# More than any real name or password, little enough that hashing or logging it costs an attacker's victim nothing.
+# More than any real name or password. Hashing or logging this much costs little.
 MAX_USER_BYTES = 1024
 MAX_PASSWORD_BYTES = 4096
 
-# More than a ticket with the groups of a large Windows domain, and less than a SASL frame may have.
+# More than a ticket with the groups of a large Windows domain, and less than the limit of a SASL frame.
 MAX_TICKET_BYTES = 48 * 1024
 
-# More than any real token: those of large organisations list some hundred groups.
+# More than any real token: the tokens of large organisations list some hundred groups.
 MAX_TOKEN_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPassword:
-    """Is this the user's password? The answer is a VerifyResult.
+    """Asks whether this is the user's password. The answer is a VerifyResult.
 
     user      as the client wrote it: 1..MAX_USER_BYTES of UTF-8, printable
     password  1..MAX_PASSWORD_BYTES of UTF-8
@@ -34,7 +34,7 @@ class CheckPassword:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchScramKeys:
-    """What SCRAM knows a user's password by. The answer is ScramKeys, or a VerifyResult that is unavailable.
+    """Asks for a user's SCRAM keys. The answer is ScramKeys, or a VerifyResult that says "unavailable".
 
     user       as in CheckPassword
     hash_name  as in the mechanism's name: SHA-1, SHA-256, SHA-512
@@ -46,10 +46,10 @@ class FetchScramKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckToken:
-    """Whose token is this, and is it good? The answer is a VerifyResult with the user.
+    """Asks whether a token is valid and to which user it belongs. The answer is a VerifyResult with the user.
 
     token  a bearer token of 1..MAX_TOKEN_BYTES
-    user   the name that the client gave beside it; "" where it gave none. The token's user has to be this one
+    user   the name that the client gave with the token, which must be the token's user; "" if it gave none
     """
 
     token: Secret
@@ -58,10 +58,12 @@ class CheckToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTicket:
-    """One message of a Kerberos exchange. The answer is a TicketStep, or a VerifyResult that ends the exchange.
+    """Passes on one message of a Kerberos exchange.
+
+    The answer is a TicketStep, or a VerifyResult that ends the exchange.
 
     token    1..MAX_TICKET_BYTES
-    user     "": Kerberos says it, not the client
+    user     "": Kerberos names the user, not the client
     context  of the last TicketStep; None for the first message
     is_last  the message chooses the security layer: RFC 4752 §3.1
     """
@@ -74,37 +76,43 @@ class CheckTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchGroups:
-    """The groups of a user whom TLS has authenticated. The answer is a VerifyResult; an unknown user is not valid."""
+    """Asks for the groups of a user whom TLS has authenticated.
+
+    The answer is a VerifyResult, invalid for an unknown user.
+    """
 
     user: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """Do the credentials of an open connection still hold? The answer is a VerifyResult, valid as long as they do.
+    """Asks whether the credentials of an open connection are still valid. The answer is a VerifyResult.
 
-    proof   that the verifier gave when it let the user in
-    groups  that it gave then; one that is gone, or new, ends them too: the policy decided on these
+    proof   the proof that the verifier gave at login
+    groups  the groups that it gave at login. If one is gone or new, the credentials are no longer valid, because the
+            policy decided on these groups
     """
 
     proof: Proof
     groups: tuple[str, ...] = ()
 
 
-# Everything that a verifier may be asked: the sum of the classes above. All but Recheck are questions of a mechanism.
+# All questions that a verifier may get. All except Recheck come from a mechanism.
 MechanismRequest = CheckPassword | FetchScramKeys | CheckToken | CheckTicket | FetchGroups
 VerifyRequest = MechanismRequest | Recheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """is_valid  true only when the credentials were compared and are the user's
-    is_compared  false: the verifier is overloaded or broken, which says nothing about the credentials
-    user         the name that the verifier knows the user by, of a token; None: the name that was asked about
-    groups       names the authenticator vouches for (LDAP, tokens)
-    detail       why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
-    proof        of what was compared
-    ends_at_s    when the credentials end, seconds since 1970 UTC; None: never
+    """The verdict of a verifier.
+
+    is_valid     true only if the credentials were compared and are the user's
+    is_compared  false: the verifier is overloaded or broken, so nothing is known about the credentials
+    user         the name by which the verifier knows the user of a token; None: the name in the question
+    groups       names that the authenticator vouches for (LDAP, tokens)
+    detail       the reason for the log (UNKNOWN_USER, WRONG_PASSWORD, ...) if the credentials are not valid; else ""
+    proof        identifies the credentials that were compared
+    ends_at_s    end of the credentials, seconds since 1970 UTC; None: never
     """
 
     is_valid: bool
@@ -120,8 +128,8 @@ class VerifyResult:
 class ScramKeys:
     """The keys of RFC 5802 §3 for one user and hash.
 
-    is_known  false: there is no such user, and the keys are made up, the same for the same name, so that the exchange
-              goes on and fails as it does for a wrong password. Attack: to learn which users there are
+    is_known  false: the user does not exist, and the keys are made up, always the same for one name. The exchange
+              continues and fails as for a wrong password. Attack: to find out which users exist
     groups, proof  as in VerifyResult
     """
 
@@ -136,11 +144,11 @@ class ScramKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketStep:
-    """A Kerberos exchange goes on.
+    """The answer to one message of a Kerberos exchange that continues.
 
-    context  to be passed with the next message
-    reply    what the client is to be told; may be empty
-    offer    the security layers, once the client is known; None: it has more to say
+    context  to pass with the next message
+    reply    the message for the client; may be empty
+    offer    the security layers, once the client is known; None: the client has to send more first
     """
 
     context: object = field(repr=False)
@@ -152,7 +160,7 @@ Answer = VerifyResult | ScramKeys | TicketStep
 
 
 def unavailable(why: str) -> VerifyResult:
-    """The result where nothing was compared.
+    """Returns the result for a check in which nothing was compared.
 
     why  for the log
     """

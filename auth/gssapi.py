@@ -1,6 +1,6 @@
-"""GSSAPI, the server's side: Kerberos, without a security layer; TLS is what encrypts.
+"""The server side of GSSAPI: Kerberos without a security layer, since TLS encrypts.
 
-The messages are Kerberos' own and go to a verifier, which has the keys (auth/verifiers/kerberos.py).
+A verifier, which has the keys, reads the Kerberos messages (auth/verifiers/kerberos.py).
 Sources: RFC 4752 §3; docs/spec/policy-and-auth.md §8.1.
 """
 
@@ -11,15 +11,15 @@ from auth.mechanisms import Accepted, Ask, Challenge, Refused, Step
 
 
 class _Stage(Enum):
-    BEGINNING = auto()  # nothing has come yet
-    TOKENS = auto()  # Kerberos goes on
-    EMPTY = auto()  # the client has got Kerberos' last word, and has to answer with nothing
+    BEGINNING = auto()  # nothing has arrived yet
+    TOKENS = auto()  # the Kerberos exchange continues
+    EMPTY = auto()  # the client has the last Kerberos message, and has to answer with an empty one
     LAYER = auto()  # the client chooses the security layer
     CHOSEN = auto()
 
 
 class Gssapi:
-    """One exchange."""
+    """One GSSAPI exchange."""
 
     def __init__(self) -> None:
         self._stage = _Stage.BEGINNING

@@ -1,4 +1,4 @@
-"""Names of hosts: those in a server's certificate against the one that was connected to, and patterns of them.
+"""Compares host names: the names in a server's certificate with the host connected to, and patterns with names.
 
 Pure. Source: docs/spec/policy-and-auth.md §6.6, §6.9.
 """
@@ -23,11 +23,11 @@ def as_dns(host: str) -> str:
 
 
 def names_host(der: bytes, host: str) -> bool:
-    """Returns whether qdrouterd 1.20 would take a server with this certificate for `host`, a name or an address.
+    """Returns whether qdrouterd 1.20 would accept a server with this certificate for `host`, a name or an address.
 
-    Its DNS names count, and its common names; for an address also its addresses. In each label of a DNS name or a
-    common name one `*` stands for any characters of that label; never for a part of an address. A certificate that
-    cannot be read names nobody.
+    The DNS names and common names are compared, and for an address also the certificate's addresses. In each label of a
+    DNS name or common name, one `*` matches any characters of that label, but never a part of an address. A certificate
+    that cannot be read matches no host.
     """
     wanted = _normal(host)
     if wanted is None:
@@ -52,7 +52,7 @@ def names_host(der: bytes, host: str) -> bool:
 
 
 def matches(pattern: str, host: str) -> bool:
-    """Is `host`, lower case, one of the hosts that the name stands for?"""
+    """Returns whether `host`, in lower case, matches the pattern."""
     labels, wanted = pattern.lower().removesuffix(".").split("."), host.split(".")
     return len(labels) == len(wanted) and all(map(_label_matches, labels, wanted))
 
@@ -61,15 +61,15 @@ def _label_matches(label: str, wanted: str) -> bool:
     before, star, after = label.partition(_WILDCARD)
     if not star:
         return label == wanted
-    # An empty label is no label; a second `*` is a character like any other, which no host has.
+    # An empty label is invalid. A second `*` is an ordinary character, which no host name contains.
     is_long_enough = len(wanted) >= max(len(before) + len(after), 1)
     return is_long_enough and wanted.startswith(before) and wanted.endswith(after)
 
 
 def chosen(by_name: Mapping[str, _T], name: str | None) -> _T | None:
-    """The value of a host name, or of the pattern that has `*` in the place of its first label.
+    """Returns the value of a host name, or else of the pattern with `*` in place of its first label.
 
-    by_name  as `pattern_of` writes names
+    by_name  with keys as `pattern_of` writes them
     """
     if name is None:
         return None
@@ -81,8 +81,9 @@ def chosen(by_name: Mapping[str, _T], name: str | None) -> _T | None:
 
 
 def pattern_of(written: str) -> str:
-    """A name for `chosen`: lower case, its other letters as DNS writes them. `*` only as the whole first label.
+    """Returns a name as a key for `chosen`: lower case, international letters as DNS writes them.
 
+    `*` is permitted only as the whole first label.
     Errors  ValueError; the text says what is wrong.
     """
     star = f"{_WILDCARD}." if written.startswith(f"{_WILDCARD}.") else ""
@@ -95,7 +96,10 @@ def pattern_of(written: str) -> str:
 
 
 def _normal(host: str) -> str | None:
-    """Lower case, without a dot at the end; names in other letters as DNS writes them. None: it is none."""
+    """Returns a host name in lower case, without a final dot, international letters as DNS writes them.
+
+    None if invalid.
+    """
     text = host.removesuffix(".")
     if not text.isascii():
         try:

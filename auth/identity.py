@@ -1,15 +1,16 @@
-"""The identity of an authenticated peer. Fixed before the first AMQP frame and never changed after."""
+"""The identity of an authenticated peer. It is fixed before the first AMQP frame and never changes."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a verifier has compared for an open connection, by which it can be asked again later.
+    """Identifies the credentials that a verifier compared, so that it can check later whether they still hold.
 
     verifier  name of the verifier, as configured
-    user      whom it knows
-    value     another one, or none, when the user's credentials are changed or the user removed; nothing to guess at
+    user      the user by whom the verifier knows the credentials
+    value     changes or disappears when the credentials are changed or the user is removed; cannot be used to guess
+              them
     """
 
     verifier: str
@@ -19,7 +20,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """The addresses that an authentication service grants: items as of a policy group's sources and targets."""
+    """The addresses that an authentication service grants. Items are as in a policy group's sources and targets."""
 
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
@@ -27,13 +28,15 @@ class Grants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """user        name as policy sees it; None when there is none (TLS without SASL and certificate)
-    mechanism      SASL mechanism that succeeded, None without a SASL layer
-    is_authenticated  true after any successful SASL exchange, ANONYMOUS included
-    groups         names the authenticator vouches for (LDAP, tokens)
-    proof          of the verifier; None where none was asked
-    ends_at_s      when the credentials end, seconds since 1970 UTC; None: never
-    grants         in the place of the policy group's own addresses; None: those hold
+    """The user of a connection, and how it was authenticated.
+
+    user              name as policy sees it; None if there is none (TLS without SASL and certificate)
+    mechanism         SASL mechanism that succeeded, None without a SASL layer
+    is_authenticated  true after any successful SASL exchange, including ANONYMOUS
+    groups            names that the authenticator vouches for (LDAP, tokens)
+    proof             of the verifier; None if no verifier was asked
+    ends_at_s         end of the credentials, seconds since 1970 UTC; None: never
+    grants            replace the policy group's own addresses; None: the group's addresses apply
     """
 
     user: str | None
@@ -46,5 +49,5 @@ class Identity:
 
     @property
     def login(self) -> str | None:
-        """The user who has logged in, or proved who it is by a certificate; None: an anonymous peer."""
+        """Returns the user who logged in or proved its identity by a certificate. None for an anonymous peer."""
         return self.user if self.user not in (None, "", "anonymous") and self.mechanism != "ANONYMOUS" else None

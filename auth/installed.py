@@ -1,4 +1,4 @@
-"""The server's mechanisms by name."""
+"""Creates the server side of a mechanism by its name."""
 
 from auth.bearer import BEARER, Bearer
 from auth.gssapi import Gssapi
@@ -7,7 +7,7 @@ from auth.scram import Scram, hash_of
 
 
 def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | None:
-    """The mechanism of that upper-case name, fresh for one exchange; None when there is none."""
+    """Returns a new mechanism for one exchange, by its upper-case name. None if there is no such mechanism."""
     match name:
         case "ANONYMOUS":
             return Anonymous()

@@ -1,11 +1,11 @@
-"""The server side of each mechanism: a response in, the next step out.
+"""The server side of each mechanism. Each response from the client yields the next step.
 
-Pure; a question to a user database is an `Ask`, its answer comes through `conclude`. PLAIN and EXTERNAL are
-parsed here and not by pysasl, which admits empty passwords, lets UnicodeDecodeError escape and keeps the password as
-plain text.
+Pure. A question to a user database is an `Ask`; its answer comes through `conclude`. PLAIN and EXTERNAL are parsed
+here and not by pysasl. pysasl accepts empty passwords, raises UnicodeDecodeError and keeps the password as plain text.
 
-Authorization identities: a client may name one, but only its own. The peer accepts any for EXTERNAL and goes by the
-authenticated name; we refuse another one everywhere, since a router has no rule by which one user may act as another.
+A client may give an authorization identity, but only its own. The peer accepts any for EXTERNAL and uses the
+authenticated name. We refuse a different one for all mechanisms: a router has no rule by which one user may act as
+another.
 Sources: RFC 4616 (PLAIN), RFC 4422 appendix A (EXTERNAL), RFC 4505 (ANONYMOUS);
 docs/spec/policy-and-auth.md §8.1, §8.5.
 """
@@ -38,11 +38,11 @@ class Channel:
     """The connection below SASL.
 
     external_user    of the client certificate that TLS verified; None without one
-    has_certificate  TLS has verified a client certificate, whether or not it gives a user
+    has_certificate  TLS has verified a client certificate, even if it yields no user
     is_encrypted     inside TLS
     asks_groups      an authenticator of the listener has the groups of users whom TLS has authenticated
-    binding          (type, such as `tls-exporter`) → the data of that channel binding, RFC 5929 and 9266; None where
-                     there is none of that type
+    binding          (type, such as `tls-exporter`) → the data of that channel binding, RFC 5929 and 9266; None if the
+                     channel has no binding of that type
     """
 
     external_user: str | None = None
@@ -54,21 +54,24 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """Send this, then pass the answer to `respond`."""
+    """Send this to the client, then pass the answer to `respond`."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Have this verified, then pass the result to `conclude`."""
+    """Have a verifier answer this, then pass the result to `conclude`."""
 
     request: MechanismRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """groups, proof, ends_at_s  as in auth.identity.Identity"""
+    """The client is authenticated.
+
+    groups, proof, ends_at_s  as in auth.identity.Identity
+    """
 
     user: str
     groups: tuple[str, ...] = ()
@@ -78,8 +81,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """detail     for the log: it holds nothing the client wrote
-    is_compared  false: the credentials were not looked at, and may do another time
+    """The client is not authenticated.
+
+    detail       for the log; contains nothing that the client wrote
+    is_compared  false: the credentials were not checked, and may be accepted another time
     """
 
     detail: str
@@ -91,20 +96,20 @@ Step = Challenge | Ask | Accepted | Refused
 
 class ServerMechanism(Protocol):
     def respond(self, response: bytes | None) -> Step:
-        """Take the initial response (None when absent) or the answer to the last challenge."""
+        """Takes the initial response (None when absent) or the answer to the last challenge."""
         ...
 
     def conclude(self, result: Answer) -> Step:
-        """Take the answer to the last `Ask`."""
+        """Takes the answer to the last `Ask`."""
         ...
 
 
-# (mechanism name, the channel) → the mechanism, None when we have no such one.
+# (mechanism name, the channel) → the mechanism, None if there is no such mechanism.
 MechanismFactory = Callable[[str, Channel], ServerMechanism | None]
 
 
 class Anonymous:
-    """Anybody, as the user `anonymous`; the trace information a client may send is ignored."""
+    """Accepts every client, as the user `anonymous`. Ignores the trace information that a client may send."""
 
     def respond(self, response: bytes | None) -> Step:
         return Accepted(user=ANONYMOUS_USER)
@@ -114,13 +119,13 @@ class Anonymous:
 
 
 class External:
-    """The user of the client certificate that TLS verified.
+    """Accepts the user of the client certificate that TLS verified.
 
-    An absent response is taken as an empty one; asking for it with an empty challenge, as RFC 4422 would, breaks AMQP
-    clients that expect the outcome and gains nothing.
+    An absent response counts as an empty one. RFC 4422 would request it with an empty challenge. That gains nothing and
+    breaks AMQP clients that expect the outcome.
 
-    asks_groups  where an authenticator has the groups of such users, it decides: whom it does not know is refused, and
-                 nobody is let in without groups because it does not answer
+    asks_groups  an authenticator has the groups of such users and decides. It refuses users that it does not know. If
+                 it does not answer, the user is refused too, and never accepted without groups
     """
 
     def __init__(self, user: str | None, *, asks_groups: bool = False) -> None:
@@ -141,7 +146,7 @@ class External:
 
 
 class Plain:
-    """authzid NUL user NUL password, verified elsewhere."""
+    """Reads `authzid NUL user NUL password`, which a verifier then checks."""
 
     def __init__(self) -> None:
         self._user: str | None = None
@@ -166,15 +171,15 @@ class Plain:
 
 
 def parse_plain(response: bytes) -> CheckPassword | Refused:
-    """Split a PLAIN response strictly, RFC 4616: two NULs exactly, UTF-8, nothing empty that must not be.
+    """Parses a PLAIN response strictly, RFC 4616: exactly two NULs, UTF-8, and no empty user or password.
 
-    The names are taken as written, without SASLprep: §8.5 wants the name the client wrote.
+    The names are taken as written, without SASLprep: §8.5 requires the name that the client wrote.
     """
     parts = response.split(b"\0")
     if len(parts) != 3:
         return _malformed()
     authzid, user, password = parts
-    # An empty password is an anonymous bind to an LDAP server, which "succeeds"; no verifier ever sees one.
+    # To an LDAP server, an empty password is an anonymous bind, which "succeeds". No verifier ever gets one.
     if not user or not password:
         return Refused(detail="SASL(-13): authentication failure: empty user name or password")
     if len(user) > MAX_USER_BYTES or len(password) > MAX_PASSWORD_BYTES:
@@ -192,7 +197,10 @@ def parse_plain(response: bytes) -> CheckPassword | Refused:
 
 
 def _concluded(result: VerifyResult, user: str, why_not: str) -> Accepted | Refused:
-    """What follows from a verifier's answer; why_not for one that gives no reason."""
+    """Turns a verifier's answer into a step.
+
+    why_not  is the detail if the answer gives none
+    """
     if not result.is_valid:
         return Refused(detail=result.detail or why_not, is_compared=result.is_compared)
     return Accepted(user=result.user or user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s)

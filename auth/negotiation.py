@@ -1,8 +1,8 @@
-"""The SASL exchange as a state machine, for the side that offers mechanisms and the side that chooses one.
+"""The SASL exchange as a state machine, for the side that offers mechanisms and for the side that chooses one.
 
-Sans-IO: plaintext bytes after the SASL protocol header in, effects out. Neither machine raises on anything a peer
-sends: a fault is `Rejected`, after which the machine ignores everything. Verifying is left to the caller, which carries
-the effects out; its answer comes back through `resume`, and bytes that arrive in between wait.
+Sans-IO: takes the plaintext bytes after the SASL protocol header, and returns effects. Neither machine raises, whatever
+a peer sends: a fault is `Rejected`, after which the machine ignores all input. The caller carries out the effects, such
+as the verification, and passes the answer to `resume`. Bytes that arrive before the answer wait.
 Sources: AMQP 1.0 §5.3; docs/spec/policy-and-auth.md §8, §8b.
 """
 
@@ -38,17 +38,17 @@ from auth.sasl_frames import (
 from auth.scram import PLUS
 from auth.secrets import Secret
 
-# Caps the bytes an unauthenticated peer can make us hold while a verifier (LDAP, a hash) takes its time.
+# Limits the bytes that an unauthenticated peer can make us hold while a verifier (LDAP, a hash) works.
 MAX_PENDING_BYTES = 64 * 1024
 
-# Stops a server or client that goes on challenging for ever; the longest mechanism known (SCRAM, Kerberos) needs four.
+# Stops a server or client that sends challenges forever; the longest known mechanism (SCRAM, Kerberos) needs four.
 MAX_ROUNDS = 16
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 FRAMING_ERROR = "amqp:connection:framing-error"
 
-# SASL outcome code -> why the server could not judge the password (AMQP 1.0 §5.3.3.6). Without these texts an
-# unreachable directory looks like a wrong password.
+# SASL outcome code -> why the server did not check the password (AMQP 1.0 §5.3.3.6). Without these texts an unreachable
+# directory would look like a wrong password.
 NOT_JUDGED = {
     2: "the server could not check the login",
     3: "the server cannot check logins until its operator has changed something",
@@ -58,40 +58,40 @@ NOT_JUDGED = {
 NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
 TOO_MUCH = f"more than {MAX_PENDING_BYTES} bytes before authentication"
 
-# RFC 4422 §3.1. Any other name is not repeated in a log line.
+# RFC 4422 §3.1. Any other name is kept out of log lines.
 MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Write these bytes to the peer (into the TLS tunnel where there is one)."""
+    """Write these bytes to the peer, inside TLS if there is a tunnel."""
 
-    data: bytes = field(repr=False)  # a client's may hold the password
+    data: bytes = field(repr=False)  # from a client it may hold the password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verify:
-    """Have this verified off the event loop and pass the result to `resume`."""
+    """Have a verifier answer this off the event loop, and pass the result to `resume`."""
 
     request: MechanismRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticated:
-    """The exchange is over and has succeeded; `take_rest` has the bytes behind it."""
+    """The exchange has succeeded. `take_rest` returns the bytes after it."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """The exchange is over and has failed: write the replies before this one, then close.
+    """The exchange has failed. Write the replies that precede this effect, then close the connection.
 
     mechanism    upper case and well formed, or None
-    detail       why, for the log; "" when there is no more to say
+    detail       the reason for the log; "" if there is no more to say
     condition    the AMQP condition of the log line
     description  the text of the log line after the condition (docs/spec/policy-and-auth.md §8.2, §8b)
-    is_compared  false: the verifier did not look at the credentials
+    is_compared  false: the verifier did not check the credentials
     """
 
     mechanism: str | None
@@ -101,7 +101,7 @@ class Rejected:
     is_compared: bool = True
 
 
-# What the owner of a negotiation carries out; beside it, Reply is written.
+# The effects, apart from Reply, that the owner of a negotiation carries out.
 Order = Verify | Derive | Authenticated | Rejected
 SaslEffect = Reply | Order
 
@@ -117,11 +117,11 @@ class _State(Enum):
 
 
 class ServerNegotiation:
-    """The side that offers: one object per connection, used once.
+    """The side that offers mechanisms: one object per connection, used once.
 
     offered        upper-case names in the order to offer them (`verifiers.sasl_config.offered_mechanisms`)
-    channel        what is below
-    mechanisms     makes the mechanism the client chose
+    channel        the connection below SASL
+    mechanisms     makes the mechanism that the client chose
     """
 
     __slots__ = (
@@ -152,7 +152,7 @@ class ServerNegotiation:
         self._rounds = 0
 
     def start(self) -> list[SaslEffect]:
-        """Offer the mechanisms; call once, after the SASL headers were exchanged."""
+        """Offers the mechanisms. Call it once, after the exchange of the SASL headers."""
         if self._state is not _State.NEW:
             return []
         self._state = _State.AWAITING_INIT
@@ -160,25 +160,25 @@ class ServerNegotiation:
         return [Reply(data=offer), *self._read()]
 
     def receive(self, data: bytes) -> list[SaslEffect]:
-        """Take bytes from the client."""
+        """Takes bytes from the client."""
         if self._state is _State.FAILED:
             return []
         self._reader.feed(data)
         return self._read()
 
     def resume(self, result: Answer) -> list[SaslEffect]:
-        """Take the answer to `Verify`. One that was not asked for changes nothing: it may be late, after a failure."""
+        """Takes the answer to `Verify`. Ignores an answer that is not expected: it may arrive late, after a failure."""
         if self._state is not _State.VERIFYING or self._mechanism is None:
             return []
         return self._take(self._mechanism.conclude(result)) + self._read()
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are held: the beginning of a frame, or what waits for the verifier."""
+        """Returns the number of bytes held: the beginning of a frame, or bytes that wait for the verifier."""
         return self._reader.pending_bytes
 
     def take_rest(self) -> bytes:
-        """The bytes after the exchange, exactly as they came; empty before `Authenticated`."""
+        """Returns the bytes after the exchange, unchanged; empty before `Authenticated`."""
         return self._reader.take_rest() if self._state is _State.DONE else b""
 
     def _read(self) -> list[SaslEffect]:
@@ -209,7 +209,7 @@ class ServerNegotiation:
         self._mechanism_name = chosen if MECHANISM_NAME.fullmatch(chosen) else None
         if chosen in self._offered:
             channel = self._channel
-            # A client that says we offer no -PLUS form of it (RFC 5802 §6) is right where the listener does not.
+            # A client may say that we offer no -PLUS form (RFC 5802 §6). That is correct if the listener does not.
             if chosen.removesuffix(PLUS) + PLUS not in self._offered:
                 channel = replace(channel, binding=lambda _type: None)
             self._mechanism = self._mechanisms(chosen, channel)
@@ -225,7 +225,7 @@ class ServerNegotiation:
                     return self._refuse("SASL(-1): generic failure: too many challenges")
                 try:
                     challenge = sasl_frames.encode_challenge(data)
-                except SaslFrameError as fault:  # what the client sent made it so long
+                except SaslFrameError as fault:  # caused by the length of the client's own data
                     return self._refuse(f"SASL(-1): generic failure: {fault}")
                 self._state = _State.AWAITING_RESPONSE
                 return [Reply(data=challenge)]
@@ -247,7 +247,7 @@ class ServerNegotiation:
                 return self._refuse(detail, is_compared=is_compared)
 
     def _refuse(self, detail: str, *, is_compared: bool = True) -> list[SaslEffect]:
-        # A client that is told `auth` may give up for good, or ask for another password.
+        # A client that receives `auth` may give up forever, or ask for another password.
         code = sasl_frames.OUTCOME_AUTH if is_compared else sasl_frames.OUTCOME_SYS_TEMP
         failure = sasl_frames.encode(sasl_frames.Outcome(code=code))
         summary = f"Failed to authenticate client [mech={self._mechanism_name or 'none'}]"
@@ -269,13 +269,13 @@ class ServerNegotiation:
 
 
 class ClientNegotiation:
-    """The side that chooses: one object per connection, used once.
+    """The side that chooses a mechanism: one object per connection, used once.
 
-    allowed          names the configuration permits, in any case; None for any
+    allowed          names that the configuration permits, in any case; None for any
     username         with `password`, the credentials for SCRAM and PLAIN
-    has_certificate  our TLS tunnel has a certificate of ours to show
+    has_certificate  our TLS tunnel has our certificate to show
     is_encrypted     there is a TLS tunnel
-    token            a bearer token, sent inside TLS only
+    token            a bearer token, sent only inside TLS
     binding          (type) → the channel binding of the tunnel, None without one
     """
 
@@ -307,18 +307,18 @@ class ClientNegotiation:
         self._rounds = 0
 
     def start(self) -> list[SaslEffect]:
-        """Nothing: the server speaks first. Here so that both sides are driven alike."""
+        """Returns no effects, because the server speaks first. Exists so that callers use both sides alike."""
         return []
 
     def receive(self, data: bytes) -> list[SaslEffect]:
-        """Take bytes from the server."""
+        """Takes bytes from the server."""
         if self._state is _State.FAILED:
             return []
         self._reader.feed(data)
         return self._read()
 
     def resume(self, salted: bytes) -> list[SaslEffect]:
-        """Take the result of `Derive`. One that was not asked for changes nothing."""
+        """Takes the result of `Derive`. Ignores a result that is not expected."""
         if self._state is not _State.DERIVING or self._mechanism is None:
             return []
         self._state = _State.AWAITING_RESPONSE
@@ -346,11 +346,11 @@ class ClientNegotiation:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are held: the beginning of a frame, or what waits for a result."""
+        """Returns the number of bytes held: the beginning of a frame, or bytes that wait for a result."""
         return self._reader.pending_bytes
 
     def take_rest(self) -> bytes:
-        """The bytes after the exchange, exactly as they came; empty before `Authenticated`."""
+        """Returns the bytes after the exchange, unchanged; empty before `Authenticated`."""
         return self._reader.take_rest() if self._state is _State.DONE else b""
 
     def _take_frame(self, frame: SaslFrame) -> list[SaslEffect]:
@@ -410,6 +410,6 @@ def _response(data: bytes) -> Reply:
 
 
 def framing_fault(mechanism: str | None, detail: str) -> Rejected:
-    """The end of an exchange whose peer does not speak SASL; `detail` is for the log."""
+    """Returns the end of an exchange whose peer does not speak SASL. `detail` is for the log."""
     description = f"SASL protocol error: {detail}"
     return Rejected(mechanism=mechanism, detail=detail, condition=FRAMING_ERROR, description=description)

@@ -1,6 +1,6 @@
-"""`qdcerts`: a certificate authority of one's own, and certificates of routers and clients.
+"""`qdcerts` makes a private certificate authority, and certificates of routers and clients.
 
-Exit status 0 done, 1 refused or, with `list --days`, something ends soon; 2 wrong usage.
+Exit status 0 done, 1 refused or, with `list --days`, a certificate ends soon; 2 wrong usage.
 """
 
 import argparse
@@ -40,7 +40,7 @@ exit status: 0; 1 refused, the text on standard error says why; 2 for a wrong co
 
 
 class RefusedError(ValueError):
-    """The text names the file and the remedy."""
+    """The command is refused. The text names the file and the remedy."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -146,9 +146,9 @@ def _list(folder: Path, days: int) -> int:
 
 
 def _write(files: dict[Path, bytes], *, is_new: bool) -> None:
-    """Write all, or none that is there. A key is at no time readable by others.
+    """Writes all files, or none if one of them exists. A key is never readable by other users.
 
-    is_new  refuse what is there; else each file is replaced as a whole
+    is_new  refuse existing files; otherwise each file is replaced as a whole
     """
     if is_new and (there := [path for path in files if os.path.lexists(path)]):
         raise RefusedError(f"{there[0]} is there: `renew` and `ca --renew` replace what they have made")
@@ -163,7 +163,7 @@ def _write(files: dict[Path, bytes], *, is_new: bool) -> None:
                 os.fsync(file.fileno())
         for path, part in parts.items():
             if is_new:
-                os.link(part, path)  # unlike a renaming it replaces nothing
+                os.link(part, path)  # unlike a rename, it replaces nothing
             else:
                 part.replace(path)
             print(path)

@@ -1,8 +1,8 @@
-"""The SASL exchange between a client and a remote service, seen from between the two. Sans-IO.
+"""Relays the SASL exchange between a client and a remote authentication service. Sans-IO.
 
-The service's mechanisms, challenges and verdict go to the client, the client's choice and responses to the service, and
-their bytes are not changed. The client learns that it is authenticated when the service has named it, and not before.
-Neither side makes it raise: a fault is `Rejected`, after which it ignores everything.
+The client receives the service's mechanisms, challenges and verdict. The service receives the client's choice and
+responses. Their bytes are not changed. The client receives the success only after the service has named the user.
+Neither side can make it raise: a fault is `Rejected`, after which it ignores all input.
 Source: docs/spec/policy-and-auth.md §9.2 to §9.5.
 """
 
@@ -29,12 +29,12 @@ from auth.negotiation import (
 from auth.sasl_frames import FrameReader, SaslFrameError
 from auth.scram import claimed_name, hash_of
 
-# Attack: a client that has the router pour bytes into the service, or a service that pours them into clients, in steps
-# that are each small enough. Twice the longest token, and room for Kerberos.
+# Attack: a client makes the router send bytes to the service without end, or the service to clients, in small steps.
+# Twice the longest token, and room for Kerberos.
 MAX_RELAYED_BYTES: Final = 128 * 1024
 
-# They speak of the connection they run on, and the service would see the router's: EXTERNAL would make every client the
-# user of the router's own certificate.
+# They authenticate the connection that they run on, and the service would see the router's. EXTERNAL would make every
+# client the user of the router's own certificate.
 _OF_THE_CHANNEL: Final = frozenset({"EXTERNAL"})
 _KERBEROS: Final = frozenset({"GSSAPI", "GSS-SPNEGO", "GS2-KRB5", "GS2-IAKERB"})
 
@@ -48,10 +48,10 @@ class Forward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voucher:
-    """The service's word on who the client is.
+    """The service's statement of who the client is.
 
-    user    "" where it names none: then only a client with grants is let in
-    grants  None where it says nothing of addresses
+    user    "" if it names none: then only a client with grants is admitted
+    grants  None if the service says nothing about addresses
     """
 
     user: str = ""
@@ -61,7 +61,7 @@ class Voucher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFailed:
-    """The service did not do its part; Rejected follows.
+    """The service failed to answer correctly; Rejected follows.
 
     why  for the log
     """
@@ -82,12 +82,12 @@ class _State(Enum):
 
 
 class RelayedNegotiation:
-    """One exchange, used once. What the client sends before its turn waits, within a bound.
+    """One exchange, used once. Bytes that the client sends too early wait, up to a limit.
 
     allowed       upper-case names that the listener permits; None: any
-    without       upper-case names that it never offers
+    without       upper-case names that the listener never offers
     realm         the hostname of the sasl-init for the service; None: absent
-    claimed_user  that a client of PLAIN or SCRAM says it is
+    claimed_user  the user that a client of PLAIN or SCRAM claims to be
     """
 
     def __init__(self, *, allowed: Collection[str] | None, without: Collection[str], realm: str | None) -> None:
@@ -108,22 +108,22 @@ class RelayedNegotiation:
 
     @property
     def can_be_guessed(self) -> bool:
-        """Has the client chosen a mechanism that shows a secret?"""
+        """Returns whether the client has chosen a mechanism that uses a secret."""
         return self._mechanism is not None and self._mechanism != "ANONYMOUS"
 
     @property
     def pending_bytes(self) -> int:
-        """How many of the client's bytes are held."""
+        """Returns the number of bytes held from the client."""
         return self._reader.pending_bytes
 
     def take_rest(self) -> bytes:
-        """The client's bytes after the exchange, exactly as they came; empty before `Authenticated`."""
+        """Returns the client's bytes after the exchange, unchanged; empty before `Authenticated`."""
         return self._reader.take_rest() if self._state is _State.DONE else b""
 
     # The client
 
     def receive(self, data: bytes) -> list[RelayEffect]:
-        """Take bytes from the client."""
+        """Takes bytes from the client."""
         if self._state is _State.FAILED:
             return []
         self._reader.feed(data)
@@ -164,7 +164,7 @@ class RelayedNegotiation:
         if self._from_client > MAX_RELAYED_BYTES:
             return self._refuse(f"more than {MAX_RELAYED_BYTES} bytes for the authentication service")
         if self._mechanism == "PLAIN" and response is not None:
-            # An empty password is an anonymous bind to an LDAP server, which "succeeds"; no service ever sees one.
+            # To an LDAP server, an empty password is an anonymous bind, which "succeeds". No service ever gets one.
             parsed = parse_plain(response)
             if not isinstance(parsed, CheckPassword):
                 return self._refuse(parsed.detail)
@@ -177,7 +177,10 @@ class RelayedNegotiation:
         return [Forward(frame=frame)]
 
     def _fault_of_login(self, response: bytes | None) -> str | None:
-        """Why the service does not see this message of LOGIN: the user's name, then the password; None: it does."""
+        """Returns why the service must not get this message of LOGIN, or None.
+
+        LOGIN sends first the user name, then the password.
+        """
         if not response and self._rounds == 0:
             return None  # a sasl-init without either
         if self.claimed_user is None:
@@ -185,14 +188,14 @@ class RelayedNegotiation:
             if isinstance(parsed, CheckPassword):
                 self.claimed_user = parsed.user
         else:
-            # A service that reads it as a text of C would find an empty one before a NUL.
+            # A service that reads it as a C string would find an empty password before a NUL.
             parsed = parse_plain(b"\0-\0%b" % (response or b""))
         return None if isinstance(parsed, CheckPassword) else parsed.detail
 
     # The service
 
     def offer(self, names: Sequence[str]) -> list[RelayEffect]:
-        """The service offers these mechanisms; perhaps none of them is for this listener."""
+        """Takes the mechanisms that the service offers. Perhaps this listener permits none of them."""
         if self._state is not _State.AWAITING_OFFER:
             return self.fail("the service offered mechanisms a second time")
         upper = dict.fromkeys(name.upper() for name in names)
@@ -208,7 +211,7 @@ class RelayedNegotiation:
         return [Reply(data=sasl_frames.encode(sasl_frames.Mechanisms(names=self._offered), _MOST)), *self._read()]
 
     def challenge(self, data: bytes) -> list[RelayEffect]:
-        """The service challenges the client."""
+        """Takes a challenge from the service to the client."""
         self._rounds += 1
         self._from_service += len(data)
         if self._state is not _State.AWAITING_SERVICE:
@@ -221,18 +224,18 @@ class RelayedNegotiation:
         return [Reply(data=sasl_frames.encode(sasl_frames.Challenge(challenge=data), _MOST)), *self._read()]
 
     def refuse(self, code: int) -> list[RelayEffect]:
-        """The service's outcome is a failure. `code` as in sasl_frames.Outcome."""
+        """Takes a failure as the service's outcome. `code` as in sasl_frames.Outcome."""
         if self._state is not _State.AWAITING_SERVICE:
             return self.fail("the service sent an outcome out of turn")
         return self._refuse("", is_compared=code == sasl_frames.OUTCOME_AUTH)
 
     def vouch(self, voucher: Voucher) -> list[RelayEffect]:
-        """The service has let the client in and said who it is."""
+        """Takes the service's success, with the identity of the client."""
         if self._state is not _State.AWAITING_SERVICE:
             return self.fail("the service vouched for nobody")
         if not voucher.user and voucher.grants is None:
-            # Attack: a service that lets in and forgets to say whom: policy may have rules for the name "". Where the
-            # service says what the client may do, as those of 1.20 do, no rule looks for a name.
+            # Attack: a service that admits a client without naming it: policy may have rules for the name "". If the
+            # service grants addresses, as services of 1.20 do, no rule looks for a name.
             return self.fail("the service let the client in and named no user")
         self._state = _State.DONE
         identity = Identity(
@@ -246,11 +249,16 @@ class RelayedNegotiation:
         return [Reply(data=success), Authenticated(identity=identity)]
 
     def decline(self, why: str) -> list[RelayEffect]:
-        """The client gets no answer, whatever the service says. why  for the log"""
+        """Ends the exchange without an answer, whatever the service says.
+
+        why  for the log
+        """
         return [] if self.is_over else self._refuse(why, is_compared=False)
 
     def fail(self, why: str) -> list[RelayEffect]:
-        """The service cannot be asked, or not trusted to speak SASL. Nothing is said about the credentials.
+        """Ends the exchange because the service cannot be asked, or does not speak correct SASL.
+
+        The credentials were not checked.
 
         why  for the log
         """
@@ -259,7 +267,7 @@ class RelayedNegotiation:
     # Failures
 
     def _refuse(self, detail: str, *, is_compared: bool = True) -> list[RelayEffect]:
-        """The client is told `auth`, whatever the service's code was: clients of 1.20 know no other."""
+        """Sends `auth` to the client, whatever the service's code was: clients of 1.20 know no other code."""
         effects: list[RelayEffect] = []
         if self._state is _State.AWAITING_OFFER:
             effects.append(Reply(data=sasl_frames.encode(sasl_frames.Mechanisms(names=()))))

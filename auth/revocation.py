@@ -1,7 +1,7 @@
-"""Certificate revocation lists: read from their files, given to OpenSSL, and asked about certificates shown before.
+"""Reads certificate revocation lists, passes them to OpenSSL, and looks up certificates shown earlier.
 
-OpenSSL judges the lists in each handshake, and fails closed: without a list of an authority, or with one that has
-expired, it believes none of its certificates. Sources: RFC 5280 §5; docs/spec/policy-and-auth.md §6.8.
+OpenSSL checks the lists in each handshake, and fails closed: if an authority has no list, or an expired one, OpenSSL
+trusts none of its certificates. Sources: RFC 5280 §5; docs/spec/policy-and-auth.md §6.8.
 """
 
 import os
@@ -32,10 +32,10 @@ class RevocationError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationLists:
-    """The lists of one sslProfile.
+    """The revocation lists of one sslProfile.
 
-    pem        as they came, nothing else: a certificate beside them would become an authority
-    path       where they came from
+    pem        the lists as read and nothing else: OpenSSL would take a certificate in it for an authority
+    path       the file or directory of the lists
     """
 
     lists: tuple[x509.CertificateRevocationList, ...]
@@ -44,13 +44,13 @@ class RevocationLists:
 
     @property
     def ends_at_s(self) -> float | None:
-        """When the first of them expires, seconds since 1970 UTC; None: none does."""
+        """Returns when the first list expires, in seconds since 1970 UTC. None if none expires."""
         ends = (each.next_update_utc for each in self.lists)
         return min((end.timestamp() for end in ends if end is not None), default=None)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """From now on every certificate of a peer's chain needs a list that is valid and does not name it."""
-        # OpenSSL takes lists from files alone; this one is in no folder, since none may be writable.
+        """Makes every certificate of a peer's chain need a valid list that does not name it."""
+        # OpenSSL reads lists only from files. This file is in memory, since no folder may be writable.
         descriptor = os.memfd_create("crl", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "wb") as file:
             file.write(self.pem)
@@ -61,10 +61,10 @@ class RevocationLists:
     def revoked(
         self, shown: Collection[CertificateId], authorities: bytes, signers: Collection[bytes] = ()
     ) -> set[CertificateId]:
-        """Those of the certificates that a list names. Takes a moment with large lists: not for the event loop.
+        """Returns the certificates that a list names. Slow with large lists: do not call it on the event loop.
 
-        authorities  PEM of the authorities; a list counts that one of them has signed
-        signers      DER of others below them, which TLS has verified
+        authorities  PEM of the authorities; only a list signed by one of them counts
+        signers      DER of further certificates below them, which TLS has verified
         """
         found: set[CertificateId] = set()
         trusted = [*_certificates(authorities), *_parsed(signers)]
@@ -77,14 +77,14 @@ class RevocationLists:
         return found
 
     def issuers_that_revoke(self, authorities: bytes) -> set[bytes]:
-        """The issuers (auth.certificates.issuer_digest) among the authorities whose lists name any certificate."""
+        """Returns the authorities (as auth.certificates.issuer_digest) whose lists name at least one certificate."""
         trusted = list(_certificates(authorities))
         signed = (each for each in self.lists if len(each) and any(_has_signed(one, each) for one in trusted))
         return {issuer_digest(each.issuer) for each in signed}
 
 
 def read_lists(path: str) -> RevocationLists:
-    """The lists of a PEM file, or of a hashed directory. Errors: RevocationError."""
+    """Reads the lists of a PEM file, or of a hashed directory. Errors: RevocationError."""
     blocks: list[bytes] = []
     size = 0
     for file in _files(path):
@@ -105,9 +105,9 @@ def read_lists(path: str) -> RevocationLists:
 
 
 def _parsed_list(block: bytes) -> x509.CertificateRevocationList:
-    """Errors: ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion; none later.
+    """Parses a list completely. Errors: ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion; none later.
 
-    Attack: a list that is fetched from somewhere, with a name or a time that raises only where it is asked for.
+    Attack: a list from a remote place with a name or a time that raises only when it is read.
     """
     found = x509.load_pem_x509_crl(block)
     issuer_digest(found.issuer)
@@ -118,7 +118,7 @@ def _parsed_list(block: bytes) -> x509.CertificateRevocationList:
 
 
 def list_files(path: str) -> list[str]:
-    """The files of which `read_lists` reads, [] where there is none."""
+    """Returns the files that `read_lists` reads, [] if there are none."""
     try:
         return _files(path)
     except RevocationError:
@@ -157,7 +157,7 @@ def _parsed(ders: Collection[bytes]) -> Iterator[x509.Certificate]:
 
 def _has_signed(authority: x509.Certificate, revoking: x509.CertificateRevocationList) -> bool:
     try:
-        # Any kind of key: one that cannot sign a list makes the call fail.
+        # Any kind of key: the call fails for one that cannot sign a list.
         is_its_own = authority.subject == revoking.issuer
         return is_its_own and revoking.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
     except (InvalidSignature, UnsupportedAlgorithm, TypeError, ValueError):

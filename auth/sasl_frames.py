@@ -1,7 +1,7 @@
-"""Codec of the SASL frames: bytes in, values out, and back.
+"""Encodes and decodes SASL frames.
 
-Sans-IO and strict: whatever a peer sends yields a frame, a wish for more bytes, or `SaslFrameError`, never another
-exception. Bytes after the frames that were asked for stay in the reader untouched.
+Sans-IO and strict: whatever a peer sends yields a frame, a request for more bytes, or `SaslFrameError`, never another
+exception. Bytes after the requested frames stay in the reader unchanged.
 Sources: AMQP 1.0 §5.3 (SASL), §1.2 (type encodings), §2.3 (frame layout).
 """
 
@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-# AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE; we keep to it in the frames we send, but for tokens.
+# AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE. The frames that we send obey it, except for tokens.
 MAX_SENT_FRAME_BYTES = 512
 
 # The largest frame we accept: Kerberos tickets and bearer tokens exceed 512 bytes in practice. Stops an unauthenticated
@@ -43,7 +43,7 @@ _ARRAY = (0xE0, 0xF0)
 
 
 class SaslFrameError(ValueError):
-    """The bytes are not the SASL frame they should be; the text names the fault and is fit for a log line."""
+    """The bytes are not the expected SASL frame. The text names the fault and is safe for a log line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +90,9 @@ SaslFrame = Mechanisms | Init | Challenge | Response | Outcome
 
 
 class FrameReader:
-    """Cuts the frames out of a byte stream, one at a time.
+    """Splits a byte stream into frames, one at a time.
 
-    Holds the bytes fed and not yet taken; a caller that feeds it while not reading bounds them by `pending_bytes`.
+    Holds the bytes fed and not yet taken. A caller that feeds without reading must check `pending_bytes` itself.
     """
 
     __slots__ = ("_pending",)
@@ -102,17 +102,17 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are held."""
+        """Returns the number of bytes held."""
         return len(self._pending)
 
     def feed(self, data: bytes) -> None:
         self._pending += data
 
     def next_frame(self) -> SaslFrame | None:
-        """The next whole frame, or None until more bytes come.
+        """Returns the next complete frame, or None until more bytes come.
 
-        Errors  SaslFrameError as soon as the bytes at hand cannot become a frame; an oversized one is refused on its
-                header, before its body arrives.
+        Errors  SaslFrameError as soon as the bytes cannot become a frame; an oversized frame is refused on its header,
+                before its body arrives.
         """
         pending = self._pending
         if len(pending) < _HEADER.size:
@@ -131,7 +131,7 @@ class FrameReader:
         return _usual(body) or _decode_body(body)
 
     def take_rest(self) -> bytes:
-        """Everything not yet taken as a frame, exactly as it came; the reader is empty afterwards."""
+        """Returns all bytes not yet taken as a frame, unchanged. The reader is empty afterwards."""
         rest = bytes(self._pending)
         self._pending.clear()
         return rest
@@ -139,12 +139,12 @@ class FrameReader:
 
 @lru_cache(maxsize=64)
 def encode_offer(names: tuple[str, ...]) -> bytes:
-    """The frame of `Mechanisms`. Each connection gets one, and few differ. Errors: as `encode`."""
+    """Encodes `Mechanisms`. Each connection gets one, and few differ. Errors: as `encode`."""
     return encode(Mechanisms(names=names))
 
 
 def encode_challenge(data: bytes) -> bytes:
-    """The frame of `Challenge`. Errors: as `encode`."""
+    """Encodes `Challenge`. Errors: as `encode`."""
     if (size := len(data)) <= 0xFF - 3:
         return b"\x00\x00%c%c\x02\x01\x00\x00\x00\x53\x42\xc0%c\x01\xa0%c%b" % (
             (size + 16) >> 8, (size + 16) & 0xFF, size + 3, size, data
@@ -153,11 +153,11 @@ def encode_challenge(data: bytes) -> bytes:
 
 
 def encode(frame: SaslFrame, max_bytes: int = MAX_SENT_FRAME_BYTES) -> bytes:
-    """The frame as bytes for the wire.
+    """Encodes a frame for the wire.
 
-    max_bytes  of the frame: the standard's; more for a token, which does not fit otherwise, and what was accepted of
-                the side whose frame is passed on
-    Errors     SaslFrameError when it would exceed them or a name is not ASCII.
+    max_bytes  limit of the frame: the standard's; more for a token, which would not fit, and for a forwarded frame,
+               which may be as large as what we accepted
+    Errors     SaslFrameError if the frame would exceed it or a name is not ASCII.
     """
     match frame:
         case Mechanisms(names=names):
@@ -218,9 +218,9 @@ def _encode_bytes(codes: tuple[int, int], data: bytes) -> bytes:
 
 
 def _usual(body: bytes) -> SaslFrame | None:
-    """An Init or a Response as nearly every client writes them, in short encodings. None: `_decode_body` is to read it.
+    """Decodes an Init or a Response in the short encodings that nearly every client uses. None: use `_decode_body`.
 
-    Init: a mechanism and a response, no hostname.
+    Accepts an Init with a mechanism and a response, but no hostname.
     """
     size = len(body)
     if size < 8 or body[:2] != b"\x00\x53" or body[3] != 0xC0 or body[4] != size - 5:
@@ -283,14 +283,14 @@ def _text(raw: bytes | None) -> str | None:
 
 
 class _Cursor:
-    """Reads AMQP values from a bytes; every read checks the length first."""
+    """Reads AMQP values from bytes. Every read checks the length first."""
 
     __slots__ = ("_at", "_data", "fields_left")
 
     def __init__(self, data: bytes, fields: int = 0) -> None:
         self._data = data
         self._at = 0
-        self.fields_left = fields  # of the list this cursor is inside of
+        self.fields_left = fields  # of the list that this cursor is in
 
     @property
     def is_at_end(self) -> bool:
@@ -336,7 +336,7 @@ class _Cursor:
         return _Cursor(content[width:], int.from_bytes(content[:width], "big"))
 
     def variable(self, codes: tuple[int, int], what: str) -> bytes | None:
-        """The next field; None when it is null or the list has ended."""
+        """Returns the next field. None if it is null or the list has ended."""
         code = self._field_code()
         if code == _NULL:
             return None
@@ -359,7 +359,7 @@ class _Cursor:
         return value
 
     def symbols(self) -> list[bytes]:
-        """A field of several symbols: an array, one symbol alone, or null for none (AMQP 1.0 §1.4, multiple)."""
+        """Returns a field of several symbols: an array, a single symbol, or null for none (AMQP 1.0 §1.4, multiple)."""
         code = self._field_code()
         if code == _NULL:
             return []
@@ -388,5 +388,5 @@ class _Cursor:
 
 
 def _width(code: int) -> int:
-    """Bytes of the length of a variable-width value: one for the 0xA. codes, four for the 0xB. ones."""
+    """Returns the size of a variable-width value's length: 1 byte for 0xA. codes, 4 for 0xB. codes."""
     return 1 if code & 0xF0 == 0xA0 else 4

@@ -1,7 +1,7 @@
-"""SCRAM, the server's side: SCRAM-SHA-1, -SHA-256, -SHA-512 and their -PLUS forms.
+"""The server side of SCRAM: SCRAM-SHA-1, -SHA-256, -SHA-512 and their -PLUS forms.
 
-scramp's server takes four times as long, a tenth of what a login may cost, so it is here; tests hold its verdicts
-against scramp's. The name is taken as the client wrote it, as in PLAIN: SASLprep decides only whether it is well
+scramp's server is four times slower, which is a tenth of the time of a login, so we have our own. Tests compare its
+verdicts with scramp's. The name is taken as the client wrote it, as in PLAIN. SASLprep only checks that it is well
 formed.
 Sources: RFC 5802, 7677, 5929; docs/spec/policy-and-auth.md §8.1.
 """
@@ -32,17 +32,17 @@ PLUS: Final = "-PLUS"
 # The hashes, strongest first.
 HASHES: Final = ("SHA-512", "SHA-256", "SHA-1")
 
-# A message has a name, a nonce and a proof. Attack: to have us hold and parse more of a client that nobody knows.
+# A message has a name, a nonce and a proof. Attack: an unknown client makes us hold and parse more.
 MAX_MESSAGE_BYTES: Final = MAX_USER_BYTES + 1024
-# The nonce comes back in our challenge, whose frame may have 512 bytes. Attack: one of 1,500 characters, whose
-# challenge could not be sent: an error of ours, which counted for no ban. Clients have 16 to 64.
+# The nonce returns in our challenge, whose frame may have 512 bytes. Attack: a nonce of 1,500 characters, whose
+# challenge could not be sent. That would be our error, which counts for no ban. Clients send 16 to 64 characters.
 MAX_NONCE_CHARACTERS: Final = 256
 
-# The one channel binding that both TLSv1.2 and 1.3 have here: Python's ssl knows no tls-exporter.
+# The only channel binding for both TLSv1.2 and 1.3 here: Python's ssl has no tls-exporter.
 BINDING: Final = "tls-server-end-point"
 
 
-# RFC 5802 §7. No attribute comes twice, none that has a meaning comes where it has none, and `m` is mandatory to know.
+# RFC 5802 §7. No attribute occurs twice or in a wrong place, and `m` must be understood.
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS: Final = r"((?:,[bdfghjkloqtuw-zA-Z]=[^,\0]+)*)"
 _FIRST: Final = re.compile(rf"n=([^,\0]+),r=({_NONCE}){_EXTENSIONS}")
@@ -55,18 +55,18 @@ class _FaultyMessageError(ValueError):
 
 
 def mechanism_names(hash_name: str) -> tuple[str, str]:
-    """Those of a hash: with channel binding, and without."""
+    """Returns the two mechanism names of a hash: with channel binding, and without."""
     return f"SCRAM-{hash_name}{PLUS}", f"SCRAM-{hash_name}"
 
 
 def hash_of(mechanism: str) -> str | None:
-    """The hash of a SCRAM mechanism's name; None for any other mechanism."""
+    """Returns the hash of a SCRAM mechanism's name. None for any other mechanism."""
     hash_name = mechanism.removeprefix("SCRAM-").removesuffix(PLUS)
     return hash_name if mechanism in mechanism_names(hash_name) and hash_name in HASHES else None
 
 
 class Scram:
-    """One exchange.
+    """One exchange of a SCRAM mechanism.
 
     In AMQP the server-final message is a challenge, which the client answers with an empty response (§8.1).
     """
@@ -87,7 +87,10 @@ class Scram:
     )
 
     def __init__(self, name: str, channel: Channel) -> None:
-        """name  of a mechanism that `hash_of` knows"""
+        """Prepares the exchange.
+
+        name  a mechanism that `hash_of` knows
+        """
         self._is_plus = name.endswith(PLUS)
         self._binding = channel.binding(BINDING)
         self._hash = hash_of(name) or ""
@@ -134,12 +137,12 @@ class Scram:
         return Challenge(data=self._server_first.encode("ascii"))
 
     def _begin(self, message: str) -> Step:
-        """The client-first message: whose keys are wanted?"""
+        """Reads from the client-first message for which user keys are needed."""
         flag, comma, rest = message.partition(",")
         authzid, another, bare = rest.partition(",")
         if not flag or not comma or not another:
             return _malformed()
-        if authzid:  # scramp does not carry one, not even the user's own
+        if authzid:  # scramp does not support one, not even the user's own
             return Refused(detail=NOT_OWN_AUTHZID)
         name = _name_in(bare)
         if name is None:
@@ -149,7 +152,7 @@ class Scram:
         return Ask(request=FetchScramKeys(user=name, hash_name=self._hash))
 
     def _take_first(self) -> None:
-        """The whole client-first message, once there are keys. Errors: _FaultyMessageError."""
+        """Reads the whole client-first message, once the keys are available. Errors: _FaultyMessageError."""
         flag, _, bare = self._client_first.split(",", 2)
         self._cbind_input = f"{flag},,".encode() + self._bound(flag)
         found = _FIRST.fullmatch(bare)
@@ -164,13 +167,13 @@ class Scram:
         self._nonce = nonce + make_nonce()
 
     def _bound(self, flag: str) -> bytes:
-        """The data of the channel binding that the client's flag stands for. Errors: _FaultyMessageError."""
+        """Returns the channel binding data that the client's flag selects. Errors: _FaultyMessageError."""
         if flag == "n" and not self._is_plus:
             return b""
         if flag == "y" and not self._is_plus and self._binding is None:
             return b""
         if flag in ("n", "y"):
-            # Attack: somebody in the middle takes the -PLUS mechanisms out of the offer (RFC 5802 §6).
+            # Attack: a man in the middle removes the -PLUS mechanisms from the offer (RFC 5802 §6).
             raise _FaultyMessageError("server-does-support-channel-binding")
         if not flag.startswith("p="):
             raise _FaultyMessageError("other-error")
@@ -181,20 +184,20 @@ class Scram:
         return self._binding
 
     def _prove(self, message: str) -> Step:
-        """The client-final message."""
+        """Checks the client-final message."""
         user, keys = self._user, self._keys
         if user is None or keys is None or not self._server_first:
             return _malformed()
         signature = self._signature(message, keys)
-        self._server_first = ""  # one proof, right or wrong
+        self._server_first = ""  # only one proof is accepted, right or wrong
         if signature is None or not keys.is_known:
-            # Made-up keys fit nobody; that they are is beside the proof, not instead of it.
+            # No proof fits made-up keys. `is_known` is checked in addition to the proof, not instead of it.
             return Refused(detail=WRONG_PASSWORD if keys.is_known else UNKNOWN_USER)
         self._accepted = Accepted(user=user, groups=keys.groups, proof=keys.proof)
         return Challenge(data=b"v=" + b64encode(signature))
 
     def _signature(self, message: str, keys: ScramKeys) -> bytes | None:
-        """Our proof for the client, if its own is right (RFC 5802 §3); None: it is not."""
+        """Returns our proof for the client, if the client's proof is right (RFC 5802 §3). Else None."""
         found = _LAST.fullmatch(message)
         if found is None:
             return None
@@ -218,7 +221,7 @@ class Scram:
 
 
 def claimed_name(client_first: bytes) -> str | None:
-    """The user that a client-first message names, as far as it can be a user's name."""
+    """Returns the user that a client-first message names, if it can be a user name. Else None."""
     try:
         parts = client_first.decode("utf-8").split(",", 2)
     except UnicodeDecodeError:
@@ -233,18 +236,18 @@ def _name_in(bare: str) -> str | None:
 
 
 def make_nonce() -> str:
-    """Our part of the nonce, 256 random bits."""
+    """Returns our part of the nonce, 256 random bits."""
     return secrets.token_hex(32)
 
 
 def _are_distinct(extensions: str) -> bool:
-    """Extensions are `,x=…` each: does every letter come once?"""
+    """Returns whether every letter occurs once. Each extension is written `,x=…`."""
     letters = [each[0] for each in extensions.split(",")[1:]]
     return len(set(letters)) == len(letters)
 
 
 def _is_well_formed(name: str) -> bool:
-    """Does SASLprep (RFC 4013) let this printable name pass? It leaves every ASCII one as it is."""
+    """Returns whether SASLprep (RFC 4013) accepts this printable name. SASLprep leaves every ASCII name unchanged."""
     if name.isascii():
         return True
     try:

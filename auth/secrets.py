@@ -1,6 +1,6 @@
-"""Passwords that cannot be printed by accident, and the forms in which a configuration may give one.
+"""Passwords that cannot be printed by accident, and the forms in which a configuration gives one.
 
-Pure: the environment and the files are read by functions the caller passes in.
+Pure: the caller passes in functions that read the environment and the files.
 Sources: docs/spec/policy-and-auth.md §6.1, docs/spec/management.md §1.6.
 """
 
@@ -20,9 +20,9 @@ UNSAFE_TEXT = "It is unsafe to provide plain text passwords in the config file"
 
 
 class Secret:
-    """A text that only `reveal()` shows; everything that prints gets `…`.
+    """A text that only `reveal()` returns. Printing it shows `…`.
 
-    Compares in constant time, has no hash and refuses to be pickled, so that it cannot leave in a dump or a queue.
+    Compares in constant time, has no hash and refuses to be pickled, so that it cannot leak in a dump or a queue.
     """
 
     __slots__ = ("_text",)
@@ -31,7 +31,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself; for the one place that hashes it or puts it on the wire."""
+        """Returns the text. Call it only where the text is hashed or sent."""
         return self._text
 
     def __repr__(self) -> str:
@@ -50,12 +50,14 @@ class Secret:
 
 
 class PasswordError(ValueError):
-    """The configured form cannot yield a password; the text is the one the peer logs."""
+    """The configured form yields no password. The text is the one that the peer logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPassword:
-    """password   the one to use
+    """A password and the log lines that belong to it.
+
+    password   the one to use
     warnings   texts for CONN_MGR (warning)
     errors     texts for CONN_MGR (error); the password is then unusable but creation continues (§6.1)
     """
@@ -72,13 +74,13 @@ def resolve_password(
     environment: Callable[[str], str | None],
     read_start: Callable[[str, int], bytes],
 ) -> ResolvedPassword:
-    """The password that `env:`, `file:`, `pass:`, `literal:` or plain text stands for.
+    """Returns the password that `env:`, `file:`, `pass:`, `literal:` or plain text denotes.
 
     is_literal_prefix  true for sslProfile.password; saslPassword keeps `literal:` as part of the password
     environment        name -> value, None when not set
     read_start         (path, n) -> the first n bytes of that file; may raise OSError
-    Errors             PasswordError when the environment variable is not set: using the text `env:NAME` as password,
-                       as the peer does for saslPassword, would send it to any server that answers.
+    Errors             PasswordError if the environment variable is not set. The peer would use the text `env:NAME` as
+                       saslPassword, and so send it to any server that answers.
     """
     prefix, colon, rest = configured.partition(":")
     kind = prefix if colon else ""
@@ -111,7 +113,7 @@ def _from_file(configured: str, *, path: str, read_start: Callable[[str, int], b
 
 
 def _shown(name: str) -> str:
-    """A variable as errors name it. What is no name is not shown: it may be the password itself, by mistake."""
+    """Returns a variable as errors name it. A text that is not a name is not shown: it may be the password itself."""
     return f" '{name}'" if _VARIABLE.fullmatch(name) else ": expected env:NAME, and this is no name of one"
 
 

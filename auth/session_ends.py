@@ -1,4 +1,7 @@
-"""The end of a connection about whose user nobody can be asked again. Source: docs/spec/policy-and-auth.md §8.7."""
+"""Limits the time of a connection whose user cannot be checked again later.
+
+Source: docs/spec/policy-and-auth.md §8.7.
+"""
 
 import random
 import time
@@ -7,7 +10,7 @@ from typing import Final
 
 MAX_SECONDS: Final = 2**31 - 1
 
-# Users who came together do not all come back together: each ends up to this part of the time earlier.
+# Users who logged in together must not all come back together: each session ends earlier, by up to this fraction.
 _SPREAD: Final = 0.1
 
 
@@ -18,10 +21,10 @@ def session_end(
     wall_clock: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
 ) -> float | None:
-    """The end of a session that begins now, seconds since 1970 UTC; None: never.
+    """Returns the end of a session that begins now, in seconds since 1970 UTC. None if it never ends.
 
-    seconds    that it may last; 0: as long as its credentials
-    ends_at_s  when these end; None: never
+    seconds    limit of the session; 0: as long as its credentials
+    ends_at_s  end of the credentials; None: never
     chance     0 to 1
     """
     if not seconds:

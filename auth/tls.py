@@ -31,18 +31,18 @@ _RECORD_BYTES = 16 * 1024
 
 _HEADER_BYTES = 5  # of a record: type, version, length
 _HANDSHAKE = 22  # the type of the records that TLS begins with
-_DATA = 23  # the type of a record with data; in TLSv1.3 every record behind the handshake says that it is one
+_DATA = 23  # the type of a record with data; in TLSv1.3, of every record after the handshake
 
-# Records that OpenSSL gets before the caller looks at the clock. Stops one read full of KeyUpdates or of records of one
-# byte, thousands of them, from holding up everybody else: one costs up to 20 microseconds.
+# Records that OpenSSL gets before the caller checks the clock. Stops one read full of KeyUpdates or one-byte records
+# from delaying all other connections: a record costs up to 20 microseconds.
 RECORDS_AT_ONCE = 32
 
-# Records without data (KeyUpdates, empty ones, tickets) more than records with data. Stops a peer that has us derive
-# keys for ever and sends nothing. An honest one sends a KeyUpdate every few million records.
+# Limit of records without data (KeyUpdates, empty ones, tickets) in excess of records with data. Stops a peer that
+# makes us derive keys forever and sends nothing. An honest peer sends a KeyUpdate every few million records.
 MAX_RECORDS_WITHOUT_DATA = 256
 
-# Records of TLSv1.2 and older behind the handshake that are neither data nor the end, whatever else was sent. Stops a
-# client that asks for another handshake again and again and does not read the refusals, which would pile up here.
+# Limit of records of TLSv1.2 and older after the handshake that are neither data nor the end. Stops a client that keeps
+# asking for another handshake and does not read the refusals, which would fill our memory.
 MAX_LATE_HANDSHAKES = 16
 
 _VERSIONS = {
@@ -53,7 +53,8 @@ _VERSIONS = {
 }
 # Withdrawn (RFC 8996). OpenSSL speaks them only at its security level 0, since they sign with MD5 and SHA-1.
 WITHDRAWN = ("TLSv1", "TLSv1.1")
-# The suites of a profile that allows them and names no ciphers: also those with SHA-1, which they have no others than.
+# The suites of a profile that allows these protocols and names no ciphers. They include SHA-1, since these protocols
+# have no other suites.
 _OLD_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:ECDHE+AES:DHE+AES:RSA+AES:!aDSS:!PSK:!SRP"
 _EXCLUDE = {
     "TLSv1": ssl.Options.OP_NO_TLSv1,
@@ -65,11 +66,11 @@ _EXCLUDE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsProfile:
-    """The attributes of one sslProfile entity; None or "" where absent.
+    """The attributes of one sslProfile entity; None or "" if absent.
 
     protocols     names separated by blank, comma or semicolon; None for TLSv1.2 and later
-    ciphers       an OpenSSL cipher list; it does not touch TLSv1.3
-    ciphersuites  those of TLSv1.3, where `can_choose_suites`
+    ciphers       an OpenSSL cipher list; it does not affect TLSv1.3
+    ciphersuites  the suites of TLSv1.3, if `can_choose_suites`
     crl_file      PEM file of revocation lists, or hashed directory
     """
 
@@ -87,46 +88,49 @@ class TlsProfile:
 
     @property
     def withdrawn_protocols(self) -> tuple[str, ...]:
-        """Those of `protocols` that are withdrawn because broken. The profile's security level is lowered for them."""
+        """Returns the names in `protocols` that were withdrawn as broken. They lower the profile's security level."""
         return tuple(name for name in WITHDRAWN if name in _protocol_names(self.protocols or ""))
 
 
 def can_choose_suites() -> bool:
-    """Does Python's `ssl` have a way to choose the suites of TLSv1.3? Since 3.15."""
+    """Returns whether Python's `ssl` can choose the suites of TLSv1.3, as it can since 3.15."""
     return hasattr(ssl.SSLContext, "set_ciphersuites")
 
 
 class TlsProfileError(ValueError):
-    """The profile cannot be used; the text is the one the log line of §6.5 or §6.6 wants."""
+    """The profile cannot be used. The text is the one for the log line of §6.5 or §6.6."""
 
 
 class TlsFailure(ConnectionError):
-    """The tunnel is broken for good; the text is OpenSSL's reason. `take_output` has the alert for the peer."""
+    """The tunnel has failed permanently. The text is OpenSSL's reason. `take_output` returns the alert for the peer."""
 
 
 class UntrustedCertificate(TlsFailure):
-    """The peer has shown a certificate that is not to be trusted."""
+    """The peer has shown a certificate that cannot be trusted."""
 
 
 class NotTls(TlsFailure):
-    """What the peer sends is no TLS from its first byte on."""
+    """The peer's data is not TLS from the first byte on."""
 
 
 class UnusableProfile(TlsFailure):
-    """The sslProfile that the peer's server name chooses cannot be used; the text is that of a TlsProfileError."""
+    """The sslProfile that the peer's server name selects cannot be used. The text is that of a TlsProfileError."""
 
 
 class RecordsWithoutData(TlsFailure):
-    """The peer keeps us at work with TLS records that carry nothing."""
+    """The peer sends too many TLS records that carry no data."""
 
 
 class _LoweredContext(ssl.SSLContext):
-    """A context for withdrawn protocols, at OpenSSL's security level 0; certificates are judged as at any other."""
+    """A context for withdrawn protocols, at OpenSSL's security level 0.
+
+    Certificates are checked as at the default level.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a server shows, and demands, by one sslProfile.
+    """The certificate and requirements of a server with one sslProfile.
 
     end_point  the channel binding of its certificate (auth.certificates.end_point_binding)
     """
@@ -137,9 +141,9 @@ class Served:
 
 
 class HandshakeStep:
-    """One call of OpenSSL, which may compute for milliseconds without the interpreter's lock: a thread may make it.
+    """One call of OpenSSL. It may compute for milliseconds without the interpreter's lock, so it may run in a thread.
 
-    fault  that it ended with; None: the handshake is done
+    fault  the exception that ended the call; None: the handshake is done
     """
 
     __slots__ = ("_ssl", "fault")
@@ -149,30 +153,33 @@ class HandshakeStep:
         self.fault: BaseException | None = None
 
     def run(self) -> None:
-        """Call once, and touch the tunnel's bytes only when it has returned. Never raises."""
+        """Makes the call; run it once, and use the tunnel's bytes only after it has returned. Never raises."""
         try:
             self._ssl.do_handshake()
         except BaseException as fault:  # `TlsTunnel._judge` raises it again
             self.fault = fault
 
     def forget_session(self, incoming: ssl.MemoryBIO) -> None:
-        """The step has returned, and the connection is over. incoming  of the tunnel"""
+        """Forgets the session after the step has returned and the connection is over.
+
+        incoming  of the tunnel
+        """
         if self.fault is None:
             _forget_session(self._ssl, incoming)
 
 
-# A function (run, done). It has `run` called soon, in any thread, and then `done` on the event loop. It calls neither
-# if the step is no longer wanted.
+# A function (run, done). It calls `run` soon, in any thread, and then `done` on the event loop. It calls neither if the
+# step is no longer wanted.
 Elsewhere = Callable[[Callable[[], None], Callable[[], None]], None]
 
 
 class TlsTunnel:
     """One TLS connection in memory.
 
-    Feed the bytes from the socket to `receive`; after every call write those of `take_output` to the socket.
+    Pass the bytes from the socket to `receive`. After every call write the bytes of `take_output` to the socket.
 
-    elsewhere  makes the steps of the handshake; None: `receive` does. While one is made `is_waiting` is true, what
-               comes waits, and `on_step` is called after it: then the caller calls `receive` again, with no data
+    elsewhere  runs the steps of the handshake; None: `receive` runs them. During a step `is_waiting` is true and
+               arriving bytes wait. After it `on_step` is called: then the caller calls `receive` again, with no data
     """
 
     __slots__ = (
@@ -195,7 +202,7 @@ class TlsTunnel:
         "is_waiting",
         "on_step",
     )
-    chosen: str | None = None  # the sslProfile that the client's server name has chosen
+    chosen: str | None = None  # the sslProfile that the client's server name selected
 
     def __init__(
         self,
@@ -205,7 +212,10 @@ class TlsTunnel:
         server_hostname: str | None = None,
         end_point: bytes | None = None,
     ) -> None:
-        """end_point  of a server: the channel binding of its certificate (auth.certificates.end_point_binding)"""
+        """Begins a tunnel.
+
+        end_point  of a server: the channel binding of its certificate (auth.certificates.end_point_binding)
+        """
         self._end_point = end_point
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -216,50 +226,53 @@ class TlsTunnel:
         self._is_established = False
         self._is_tls = True  # as far as the first byte tells
         self._is_closed = self._is_discarded = False
-        # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes one of a
-        # connection that is over.
+        # Attack: a client resumes a session, and with it EXTERNAL, after the certificate has expired. No session of a
+        # closed connection can be resumed.
         self._asks_certificate = context.verify_mode is ssl.CERT_REQUIRED
         self._forgets_session = server_side and self._asks_certificate
-        self._waiting = b""  # ciphertext from the socket, of which OpenSSL has had the first `_at` bytes
+        self._waiting = b""  # ciphertext from the socket; OpenSSL already has its first `_at` bytes
         self._at = 0
-        self._record_left = 0  # bytes to come of the record that OpenSSL has the beginning of
+        self._record_left = 0  # bytes still to come of a record that OpenSSL has in part
         self._without_data = 0
         self._late_handshakes = 0
         self.has_more = False  # ciphertext waits for the next turn
         self.elsewhere: Elsewhere | None = None
         self.on_step: Callable[[], None] = _nothing
         self.is_waiting = False
-        self._step: HandshakeStep | None = None  # that is made elsewhere, or was and is not judged
+        self._step: HandshakeStep | None = None  # a step that runs elsewhere, or has run and is not judged yet
 
     @property
     def is_established(self) -> bool:
-        """The handshake is done. On a TLSv1.3 client this does not yet mean that the server took our certificate."""
+        """Returns whether the handshake is done.
+
+        A TLSv1.3 client does not yet know then if the server took its certificate.
+        """
         return self._is_established
 
     @property
     def handshake_bytes(self) -> int:
-        """Of a handshake that is not done: what has come of it, all of which may be held."""
+        """Returns the bytes received of an unfinished handshake, all of which may be held in memory."""
         return 0 if self._is_established else self._handshake_bytes + len(self._waiting)
 
     @property
     def is_closed(self) -> bool:
-        """The peer has said that it will send no more (close_notify)."""
+        """Returns whether the peer has said that it will send no more (close_notify)."""
         return self._is_closed
 
     def start(self) -> None:
-        """Begin the handshake: a client's ClientHello is in `take_output` afterwards; a server has nothing to say yet.
+        """Begins the handshake. Afterwards a client's ClientHello is in `take_output`; a server sends nothing yet.
 
         Errors  TlsFailure.
         """
         self._shake_hands()
 
     def receive(self, data: bytes, begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True) -> bytes:
-        """Take ciphertext from the socket and return the plaintext it completes, perhaps none.
+        """Takes ciphertext from the socket and returns the plaintext that it completes, perhaps none.
 
-        begin_turn  returns what is asked every RECORDS_AT_ONCE records whether there is time; when it says no and
-                    there are more, `has_more` is set, and the caller calls again, with no data, when this connection
-                    has its next turn
-        Errors      TlsFailure; NotTls, RecordsWithoutData for a peer that only keeps us at work.
+        begin_turn  returns a function that is called every RECORDS_AT_ONCE records and returns whether there is time
+                    left. If not and there are more records, `has_more` is set. The caller then calls again, with no
+                    data, when this connection has its next turn
+        Errors      TlsFailure; NotTls, RecordsWithoutData for a peer that only costs us work.
         """
         if self._is_closed:
             return b""
@@ -297,7 +310,10 @@ class TlsTunnel:
         return plaintext[0] if len(plaintext) == 1 else b"".join(plaintext)
 
     def _is_one_record(self, data: bytes) -> bool:
-        """Is `data` exactly one record with data, and all before it read? So it is where a peer waits for answers."""
+        """Returns whether `data` is exactly one record with data, and nothing is left unread.
+
+        That is usual if a peer awaits answers.
+        """
         size = len(data)
         return (
             size > _HEADER_BYTES
@@ -309,7 +325,7 @@ class TlsTunnel:
         )
 
     def _read_one(self, data: bytes) -> bytes:
-        """As `receive`, of one record. Hot: asks OpenSSL once where it has the whole data at once."""
+        """Does the same as `receive` for one record. Hot path: calls OpenSSL once if it returns all data at once."""
         self._incoming.write(data)
         try:
             record = self._ssl.read(_RECORD_BYTES)
@@ -327,13 +343,13 @@ class TlsTunnel:
         return record
 
     def _feed(self) -> int:
-        """Give OpenSSL the next RECORDS_AT_ONCE waiting records; returns how many of them are whole now.
+        """Gives OpenSSL the next RECORDS_AT_ONCE waiting records. Returns how many of them are complete.
 
-        It gets the beginning of a record as soon as its header is there, and judges the header itself.
+        OpenSSL gets the beginning of a record as soon as its header has arrived, and checks the header itself.
         """
         data, end = self._waiting, len(self._waiting)
         start, count = self._at, 0
-        at = start + self._record_left  # where the next record begins, perhaps in what has not come yet
+        at = start + self._record_left  # where the next record begins, perhaps in bytes that have not arrived
         if self._record_left and at <= end:
             count = 1
         while at + _HEADER_BYTES <= end and count < RECORDS_AT_ONCE:
@@ -356,7 +372,7 @@ class TlsTunnel:
         return count
 
     def _bill(self, records: int, with_data: int) -> None:
-        """Charge the peer for records that carried nothing; each that carries something makes good for one."""
+        """Charges the peer for records without data. Each record with data cancels one without."""
         self._without_data = max(self._without_data + records - 2 * with_data, 0)
         if self._without_data > MAX_RECORDS_WITHOUT_DATA:
             raise RecordsWithoutData(f"more than {MAX_RECORDS_WITHOUT_DATA} records without data")
@@ -364,13 +380,13 @@ class TlsTunnel:
             raise RecordsWithoutData(f"more than {MAX_LATE_HANDSHAKES} records of another handshake")
 
     def receive_eof(self) -> None:
-        """The socket has ended. Errors: TlsFailure when the handshake was not done."""
+        """Takes the end of the socket. Errors: TlsFailure if the handshake was not done."""
         self._incoming.write_eof()
         if not self._is_established:
             self._shake_hands()
 
     def send(self, plaintext: bytes | bytearray | memoryview) -> None:
-        """Encrypt; `take_output` has the result. Only when established.
+        """Encrypts plaintext; `take_output` returns the result. Call only when established.
 
         Errors  TlsFailure.
         """
@@ -384,28 +400,29 @@ class TlsTunnel:
             raise TlsFailure(failure_text(fault)) from None
 
     def close(self) -> None:
-        """Tell the peer that nothing more will come (close_notify, in `take_output`).
+        """Tells the peer that nothing more will come (close_notify, in `take_output`).
 
-        Not a client that has shown a certificate: OpenSSL forgets a session only where that was not said. AMQP's own
-        Close tells such a client all the same, and nobody can cut that off unseen.
+        A client that has shown a certificate gets no close_notify, because OpenSSL forgets a session only without one.
+        AMQP's own Close tells such a client the same, and an attacker cannot remove it unnoticed.
         """
         if self._is_discarded or self._forgets_session:
             return
         try:
             self._ssl.unwrap()
         except (ssl.SSLError, ValueError):
-            # Wants to read the peer's answer, which we do not wait for; or is broken, and then there is nobody to tell.
+            # OpenSSL wants to read the peer's answer, for which we do not wait; or the tunnel is broken and nothing can
+            # be sent.
             return
 
     def discard(self) -> None:
-        """The socket is closed: nothing is read or written any more, and nobody resumes the session."""
+        """Takes the close of the socket: nothing is read or written any more, and the session cannot be resumed."""
         if self._is_discarded:
             return
         self.on_step = _nothing
         if self._forgets_session and self._is_established:
             _forget_session(self._ssl, self._incoming)
         elif self._forgets_session and self._step is not None:
-            # The handshake may be done in its thread by now, or soon, and then its session is in the cache.
+            # The handshake may end in its thread soon, or has ended. Then its session is in the cache.
             step, incoming = self._step, self._incoming
             self.on_step = lambda: step.forget_session(incoming)
             if not self.is_waiting:
@@ -416,18 +433,18 @@ class TlsTunnel:
         del self._ssl
 
     def take_output(self) -> bytes:
-        """Ciphertext to write to the socket; after a failure, the alert."""
+        """Returns ciphertext to write to the socket; after a failure, the alert."""
         return b"" if self.is_waiting else self._outgoing.read()
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """DER of the certificate the peer has shown and OpenSSL has verified; None without one."""
+        """Returns DER of the certificate that the peer has shown and OpenSSL has verified. None without one."""
         if not self._is_established or not self._asks_certificate:
             return None
         return self._ssl.getpeercert(binary_form=True)
 
     def binding(self, kind: str) -> bytes | None:
-        """The data of a channel binding such as `tls-server-end-point`; None where there is none of that kind."""
+        """Returns the data of a channel binding such as `tls-server-end-point`. None if there is none of that kind."""
         if not self._is_established or kind != "tls-server-end-point":
             return None
         certificate = None if self._ssl.server_side else self._ssl.getpeercert(binary_form=True)
@@ -435,24 +452,24 @@ class TlsTunnel:
 
     @property
     def peer_expires_at_s(self) -> float | None:
-        """When the certificate that the peer has shown ends, seconds since 1970 UTC; None without one."""
+        """Returns the end of the peer's certificate, in seconds since 1970 UTC. None without a certificate."""
         certificate = self.peer_certificate
         return expiry_s(certificate) if certificate is not None else None
 
     @property
     def protocol(self) -> str | None:
-        """For example `TLSv1.3`; None before the handshake is done."""
+        """Returns the protocol, such as `TLSv1.3`. None before the handshake is done."""
         return self._ssl.version() if self._is_established else None
 
     @property
     def cipher(self) -> str | None:
-        """For example `TLS_AES_256_GCM_SHA384`."""
+        """Returns the cipher, such as `TLS_AES_256_GCM_SHA384`. None before the handshake is done."""
         suite = self._ssl.cipher() if self._is_established else None
         return None if suite is None else suite[0]
 
     @property
     def bits(self) -> int:
-        """Secret bits of the cipher, 0 before the handshake is done."""
+        """Returns the secret bits of the cipher, 0 before the handshake is done."""
         suite = self._ssl.cipher() if self._is_established else None
         return 0 if suite is None else suite[2]
 
@@ -471,7 +488,7 @@ class TlsTunnel:
         self.on_step()
 
     def _judge(self, fault: BaseException | None) -> None:
-        """A step of the handshake is made. Errors: TlsFailure."""
+        """Evaluates a finished step of the handshake. Errors: TlsFailure."""
         match fault:
             case None:
                 pass
@@ -486,11 +503,11 @@ class TlsTunnel:
         self._is_established = True
         _refuse_weak(self._ssl.context, self.peer_certificate)
         if self._ssl.session_reused and (ends_at_s := self.peer_expires_at_s) is not None and ends_at_s <= time.time():
-            # A resumed session brings the certificate of the handshake that began it, and OpenSSL looks at it no more.
+            # A resumed session has the certificate of its first handshake, which OpenSSL does not check again.
             raise UntrustedCertificate("certificate verify failed: certificate has expired")
 
     def _read(self, records: list[bytes]) -> None:
-        """Append the data of every record that OpenSSL has whole."""
+        """Appends the data of every record that OpenSSL has completely."""
         read = self._ssl.read
         try:
             while record := read(_RECORD_BYTES):
@@ -504,15 +521,15 @@ class TlsTunnel:
             raise TlsFailure(failure_text(fault)) from None
 
     def _end(self) -> None:
-        """The peer has said that nothing more comes: bytes that come nevertheless are not looked at."""
+        """Takes the peer's close_notify: bytes that come later are ignored."""
         self._is_closed = True
         self._waiting, self._at, self.has_more = b"", 0, False
 
 
 def peer_chain(tunnel: TlsTunnel) -> Chain | None:
-    """The certificates by which the peer was believed; None where it has shown none, or the connection is over.
+    """Returns the certificates by which the peer was trusted. None if it showed none or the connection is over.
 
-    Takes a moment: it parses them.
+    Takes some time, because it parses them.
     """
     own = tunnel.peer_certificate
     if own is None:
@@ -526,48 +543,53 @@ def peer_chain(tunnel: TlsTunnel) -> Chain | None:
 
 
 class NamedTunnel(TlsTunnel):
-    """A client's tunnel, whose server has to have the right name by the rules of 1.20 (auth.host_names.names_host)."""
+    """A client's tunnel that checks the server's name by the rules of 1.20 (auth.host_names.names_host)."""
 
     __slots__ = ("_host",)
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
-        """context  that does not compare names itself"""
+        """Begins a tunnel.
+
+        context  must not compare names itself
+        """
         super().__init__(context, server_side=False, server_hostname=host)
         self._host = host
 
     def _judge(self, fault: BaseException | None) -> None:
         super()._judge(fault)
         if self._is_established and not names_host(self.peer_certificate or b"", self._host):
-            self._outgoing.read()  # in TLSv1.3 our own certificate, which is not for others
+            self._outgoing.read()  # in TLSv1.3 our own certificate, which an impostor must not get
             what = f"Hostname mismatch, certificate is not valid for '{self._host}'"
             raise UntrustedCertificate(f"certificate verify failed: {what}")
 
 
 class ChoosingTunnel(TlsTunnel):
-    """A server's, with the sslProfile that the client's server name chooses."""
+    """A server's tunnel with the sslProfile that the client's server name selects."""
 
     __slots__ = ("_choose", "chosen")
 
     def __init__(self, own: Served, choose: Callable[[str | None], Served | None]) -> None:
-        """own  what clients get that want no host, or one that `choose` does not know
-        choose  what is shown to clients that want a host of this name; None: `own`. Errors: TlsProfileError
+        """Begins a tunnel.
+
+        own     for clients that name no host, or a host that `choose` does not know
+        choose  returns the profile for clients that name this host; None: `own`. Errors: TlsProfileError
         """
         super().__init__(own.context, server_side=True, end_point=own.end_point)
         self._choose: Callable[[str | None], Served | None] | None = choose
         self.chosen: str | None = None
 
     def receive(self, data: bytes, begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True) -> bytes:
-        """As TlsTunnel. Errors: UnusableProfile as well."""
+        """Takes ciphertext as in TlsTunnel. Errors: UnusableProfile as well."""
         if self._choose is None or self._is_closed:
             return super().receive(data, begin_turn)
         self._waiting += data
         return super().receive(b"", begin_turn) if self._has_chosen(self._choose) else b""
 
     def _has_chosen(self, choose: Callable[[str | None], Served | None]) -> bool:
-        """Is all there by which the sslProfile is chosen? Errors: UnusableProfile.
+        """Chooses the sslProfile; returns False until the client's message is complete. Errors: UnusableProfile.
 
-        Not OpenSSL's own callback: it would exchange the certificate, and keep protocols, revocation lists and whether
-        a certificate is demanded as they were.
+        OpenSSL's own callback is not used. It would change the certificate, but not the protocols, the revocation lists
+        or whether a certificate is required.
         """
         try:
             name = server_name(self._waiting)
@@ -586,11 +608,11 @@ class ChoosingTunnel(TlsTunnel):
 
 
 def _nothing() -> None:
-    """Does nothing: the default of a callback."""
+    """Does nothing; the default of a callback."""
 
 
 def _forget_session(tls: ssl.SSLObject, incoming: ssl.MemoryBIO) -> None:
-    """OpenSSL takes a session out of its cache at once when a record is broken."""
+    """Makes OpenSSL forget a session: it removes one from its cache when a record is broken."""
     incoming.write(bytes(_RECORD_BYTES + 1024))
     try:
         while tls.read(_RECORD_BYTES):
@@ -600,7 +622,7 @@ def _forget_session(tls: ssl.SSLObject, incoming: ssl.MemoryBIO) -> None:
 
 
 def _refuse_weak(context: ssl.SSLContext, certificate: bytes | None) -> None:
-    """Attack: to break the weak key or signature of a peer's certificate, which level 0 lets pass."""
+    """Refuses a weak certificate of a peer. Attack: to break its key or signature, which level 0 does not check."""
     if not isinstance(context, _LoweredContext) or certificate is None:
         return
     if (weakness := certificate_weakness(certificate)) is not None:
@@ -608,10 +630,10 @@ def _refuse_weak(context: ssl.SSLContext, certificate: bytes | None) -> None:
 
 
 def failure_text(fault: Exception) -> str:
-    """OpenSSL's reason in words, such as `peer did not return a certificate`; with why a verification failed."""
+    """Returns OpenSSL's reason in words, such as `peer did not return a certificate`, or why verification failed."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {fault.verify_message}"
-    # Releases of Python 3.11 differ in which of the two an end of the stream raises.
+    # Releases of Python 3.11 differ in which of the two they raise at the end of the stream.
     if isinstance(fault, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "unexpected eof while reading"
     reason = getattr(fault, "reason", None)
@@ -621,7 +643,7 @@ def failure_text(fault: Exception) -> str:
 
 
 def own_end_point(profile: TlsProfile) -> bytes | None:
-    """The channel binding of the certificate that `server_context` shows; None where it has none. Reads the file."""
+    """Returns the channel binding of the certificate that `server_context` shows. None without one. Reads the file."""
     if not profile.cert_file:
         return None
     try:
@@ -638,7 +660,7 @@ def _first_certificate(pem: bytes) -> str:
 
 
 def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLContext:
-    """A context for accepted connections.
+    """Returns a context for accepted connections.
 
     demand_certificate  fail the handshake of a client without a certificate from caCertFile; the system's trust store
                         is never consulted for clients
@@ -649,9 +671,9 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
     # the certificate.
     context.num_tickets = 0
     if demand_certificate:
-        # None in TLSv1.2 either: one would resume EXTERNAL for two hours, whatever has become of the certificate. What
-        # OpenSSL holds in memory instead is forgotten with the connection (TlsTunnel.discard). Without certificates
-        # the tickets stay, since then OpenSSL would hold up to 20,480 sessions.
+        # No tickets in TLSv1.2 either: a ticket would resume EXTERNAL for two hours, even if the certificate is no
+        # longer valid. OpenSSL keeps such sessions in memory, and TlsTunnel.discard removes them with the connection.
+        # Without client certificates tickets stay on; otherwise OpenSSL would keep up to 20,480 sessions.
         context.options |= ssl.Options.OP_NO_TICKET
     _harden(context)
     if not profile.cert_file or not profile.private_key_file or not _load_own_certificate(context, profile):
@@ -676,10 +698,10 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
 
 
 def client_context(profile: TlsProfile, *, verify_hostname: bool) -> ssl.SSLContext:
-    """A context for connections we make. The server's chain is always verified.
+    """Returns a context for connections that we make. The server's chain is always verified.
 
     verify_hostname  also compare the name given to the tunnel. Without it, and with a caCertFile, the system's trust
-                     store is not consulted: otherwise anybody with a certificate from any public CA could be the server
+                     store is not consulted: otherwise any holder of a certificate from a public CA could be the server
     Errors           TlsProfileError with the start of a text of §6.6, to which the caller adds the connection.
     """
     context = (_LoweredContext if profile.withdrawn_protocols else ssl.SSLContext)(ssl.PROTOCOL_TLS_CLIENT)
@@ -702,17 +724,17 @@ def client_context(profile: TlsProfile, *, verify_hostname: bool) -> ssl.SSLCont
 
 def _harden(context: ssl.SSLContext) -> None:
     """Sets the options that no profile may change."""
-    # Compression leaks secrets by length (CRIME); renegotiation lets a client burn our CPU again and again.
+    # Compression leaks secrets by length (CRIME). Renegotiation lets a client use up our CPU.
     context.options |= ssl.Options.OP_NO_COMPRESSION | ssl.Options.OP_NO_RENEGOTIATION
-    # An intermediate CA in caCertFile is an anchor of its own (§6.5).
+    # An intermediate CA in caCertFile is trusted on its own (§6.5).
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 
 
 def _load_own_certificate(context: ssl.SSLContext, profile: TlsProfile) -> bool:
-    # OpenSSL would wait for a FIFO, and read a device without end.
+    # OpenSSL would block on a FIFO, and read a device without end.
     if any(path and why_unreadable(path) is not None for path in (profile.cert_file, profile.private_key_file)):
         return False
-    # Always a password, if an empty one: without it OpenSSL would prompt on the terminal for an encrypted key.
+    # Always a password, even an empty one: without it OpenSSL would prompt on the terminal for an encrypted key.
     password = profile.password.reveal() if profile.password is not None else ""
     try:
         context.load_cert_chain(profile.cert_file or "", profile.private_key_file or None, password=lambda: password)
@@ -763,7 +785,7 @@ def _set_ciphers(context: ssl.SSLContext, ciphers: str | None) -> bool:
     if not ciphers:
         return True
     try:
-        # Suites without authentication or without encryption would let anybody sit in the middle.
+        # Suites without authentication or encryption would permit a man in the middle.
         context.set_ciphers(f"{ciphers}:!aNULL:!eNULL")
     except (ssl.SSLError, ValueError):
         return False
@@ -783,7 +805,7 @@ def _set_protocols(context: ssl.SSLContext, protocols: str | None) -> bool:
         return False
     wanted = [name for name in _VERSIONS if name in names]
     with warnings.catch_warnings():
-        # The administrator asked for old versions by name.
+        # The administrator named old versions explicitly.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             context.minimum_version = _VERSIONS[wanted[0]]

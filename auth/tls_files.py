@@ -1,6 +1,6 @@
 """Explains to the operator why the files of an sslProfile cannot be used.
 
-OpenSSL says of most only that it cannot load them. Asked when that has happened, and never for a decision.
+For most files OpenSSL only reports that it cannot load them. Used after such a failure, and never for a decision.
 """
 
 import os
@@ -17,7 +17,7 @@ from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
 
 def file_faults(profile: TlsProfile) -> Iterator[str]:
-    """Texts with the attribute, the file and what is wrong with it; none where nothing is found."""
+    """Yields texts that name the attribute, the file and its fault. Yields none if no fault is found."""
     named = {
         "caCertFile": profile.ca_cert_file,
         "certFile": profile.cert_file,
@@ -56,7 +56,7 @@ def _certificate(content: bytes) -> x509.Certificate | None:
 
 
 def _key(content: bytes, profile: TlsProfile) -> tuple[PrivateKeyTypes | None, str | None]:
-    """The key, or why there is none."""
+    """Returns the key, or why it cannot be read."""
     if b"PRIVATE KEY-----" not in content:
         return None, "it holds no private key in PEM"
     password = profile.password.reveal() if profile.password is not None else ""

@@ -7,19 +7,19 @@ import _ssl
 import ctypes
 from typing import Final
 
-# A peer shows its own certificate and those above it. Three or four are usual.
+# A peer shows its own certificate and those of its authorities. Three or four are usual.
 MAX_CERTIFICATES: Final = 10
 
 _NAME: Final = b"default"
 
 
 def bound_depth() -> None:
-    """Verify no more than MAX_CERTIFICATES of a peer, and the authority of ours above them, in the whole process.
+    """Limits verification in the whole process to MAX_CERTIFICATES of a peer, and our authority above them.
 
-    OpenSSL keeps a table of parameters, from whose entry "default" every verification takes what its context does not
-    say, and which programs may change. So no object of Python's is looked into. To be called once, before there are
-    threads: OpenSSL's table has no lock. Where the functions cannot be had, as where OpenSSL is a part of Python's
-    executable, chains are verified as far as MAX_HANDSHAKE_BYTES lets them be sent.
+    OpenSSL has a table of parameters. Every verification takes from its entry "default" the values that its context
+    does not set, and programs may change that entry. So no Python object is accessed by its internals. Call it once,
+    before there are threads: OpenSSL's table has no lock. If the functions are not available, for example because
+    OpenSSL is linked into Python's executable, the only limit on chains is MAX_HANDSHAKE_BYTES.
     """
     try:
         openssl = ctypes.CDLL(getattr(_ssl, "__file__", None))

@@ -1,4 +1,4 @@
-"""Measure the router beside the floor: `python -m benchmarks [--case NAME,NAME | --all]`."""
+"""Compares the router with the floor: `python -m benchmarks [--case NAME,NAME | --all]`."""
 
 import argparse
 import datetime
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def circumstances(runs: int) -> dict[str, Any]:
-    """The circumstances that figures depend on besides the code."""
+    """Returns the circumstances, besides the code, on which figures depend."""
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=RESULTS.parent, capture_output=True, text=True, check=False
     )

@@ -1,11 +1,11 @@
-"""What the audit log costs: the loop for each event, a round trip beside 5,000 denials a second, and verifying it.
+"""Measures the audit log: its cost per event, a round trip beside 5,000 denials a second, and verifying it.
 
     python -m benchmarks.audit_speed [--events 100000] [--seconds 3]
 
-One event: processor time of the thread that records it. A round trip: of a few bytes between the loop and another
-process, while the loop denies 5,000 requests a second of one connection as a router does it (folded as floods are, and,
-for comparison, with each of them written); the median, as a ratio to that without a denial. Verifying: lines a second
-and core, of plain and of compressed files, beside the bare SHA-256 of the same bytes, which is the most there can be.
+One event: processor time of the thread that records it. A round trip: a few bytes between the loop and another process,
+while the loop denies 5,000 requests a second of one connection, as a router does. The denials are folded like floods,
+and, for comparison, each is written. Shown is the median, as a ratio to that without denials. Verifying: lines a second
+and core, of plain and compressed files, beside the bare SHA-256 of the same bytes, which is the upper limit.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def opened(folder: Path, key: Ed25519PrivateKey) -> AuditLog:
 
 
 def microseconds_an_event(folder: Path, key: Ed25519PrivateKey) -> float:
-    """The least of several rounds."""
+    """Returns the least of several rounds."""
     log = opened(folder, key)
     rounds = []
     for _ in range(8):
@@ -66,7 +66,7 @@ def microseconds_an_event(folder: Path, key: Ed25519PrivateKey) -> float:
 
 
 async def round_trip_s(deny: Callable[[], None] | None, seconds: float) -> float:
-    """The median, while `deny` is called at the rate."""
+    """Returns the median round trip while `deny` is called at the rate."""
     pipe = asyncio.subprocess.PIPE
     echo = await asyncio.create_subprocess_exec(sys.executable, "-c", ECHO, stdin=pipe, stdout=pipe)
     assert echo.stdin is not None

@@ -1,14 +1,14 @@
-"""Ingest and report on a synthetic trail, and DuckDB on the same lines.
+"""Ingests a synthetic trail and reports on it, and runs DuckDB on the same lines.
 
     python -m benchmarks.audits --events 10000000
     python -m benchmarks.audits --events 1000000 --twice --keep /var/tmp/trail
 
-Prints events a second of ingest, seconds of each report on the table, the most memory that all processes of it held at
-once (RSS; pages they share are counted for each), and how long DuckDB takes to count the same denials from the same
-lines: the peer, without judging or keeping any of them. --twice does all again with twice the events.
+Prints events a second of ingest, seconds of each report on the table, and the peak memory of all its processes together
+(RSS; pages that they share count for each). Also prints how long DuckDB takes to count the same denials from the same
+lines: the comparison, which does not validate or keep any line. --twice repeats everything with twice the events.
 
-Beside the seconds of the clock stand those of the processor, of all processes together: on a machine that others use as
-well those can be compared. So much work keeps both of 2 cores busy for half as long.
+Beside the seconds of the clock are the processor seconds of all processes together. They can be compared even on a
+machine with other work. On 2 cores, N processor seconds take at least N / 2 seconds of the clock.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """seconds of the clock, cpu_s of the processor, peak bytes held at once"""
+    """The cost of a run: seconds of the clock, cpu_s of the processor, peak bytes held at once."""
 
     seconds: float
     cpu_s: float
@@ -63,7 +63,7 @@ class Cost:
 
 
 def measured(folder: Path, events: int) -> dict[str, float]:
-    """CPU seconds of each step, printed as they come."""
+    """Returns the CPU seconds of each step, and prints them."""
     folder.mkdir(parents=True)
     trail, table = folder / "trail", folder / "table"
     seconds = {"generate": run("generate", str(trail), "--events", str(events)).cpu_s}
@@ -109,7 +109,7 @@ def is_there(verb: str) -> bool:
 
 
 def run(*arguments: str) -> Cost:
-    """What a qdaudit costs, and its children."""
+    """Returns the cost of a qdaudit and its children."""
     begun = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "spark.cli", *arguments], cwd=ROOT, stdout=subprocess.PIPE)
     peak = 0
@@ -141,7 +141,7 @@ def spent_s(pid: int) -> float:
 
 
 def family(pid: int) -> Iterator[int]:
-    """A process and all that came of it."""
+    """Yields a process and all its descendants."""
     yield pid
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -173,7 +173,7 @@ _DENIED = "decision = 'deny' AND reason NOT IN ('events_lost', 'log_closed', 'fi
 
 
 def counted_by_duckdb(audit: Path) -> None:
-    """The denials by the same keys: the lines read once, what is needed of them held in memory."""
+    """Counts the denials by the same keys. The lines are read once, and the needed parts kept in memory."""
     with duckdb.connect() as db:
         db.execute(
             'CREATE TABLE denials AS SELECT reason, "user", remote_host, vhost, "group", router, direction, address, '

@@ -1,4 +1,4 @@
-"""Many connections that do nothing but stay."""
+"""Many connections that only stay open."""
 
 import resource
 import socket
@@ -10,17 +10,17 @@ from contextlib import ExitStack, contextmanager
 from benchmarks import wire
 from benchmarks.subjects import HOSTNAME, USER, Subject
 
-# The router closes a connection of which it hears nothing for 16 s (idleTimeoutSeconds).
+# The router closes a connection that sends nothing for 16 s (idleTimeoutSeconds).
 HEARTBEAT_S = 5.0
 BEATS_AT_ONCE = 10
 ANSWER_TIMEOUT_S = 20.0
-# For 10,000 connections on each side, and for the files a process opens besides.
+# For 10,000 connections on each side, and the other files of a process.
 ENOUGH_FILES = 32_768
 SPARE_FILES = 200
 
 
 class Crowd:
-    """Open connections; a thread of ours sends their heartbeats."""
+    """Open connections, whose heartbeats one of our threads sends."""
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
@@ -31,9 +31,9 @@ class Crowd:
     def connect(
         cls, subject: Subject, count: int, *, is_encrypted: bool = False, source: str | None = None
     ) -> Iterator["Crowd"]:
-        """Log `count` clients in, one after the other, and keep them until the end of the body.
+        """Logs in `count` clients, one after another, and keeps them until the end of the body.
 
-        source  each also attaches a receiver to this address; `{number}` in it stands for the client's
+        source  each also attaches a receiver to this address; `{number}` in it becomes the client's number
         Errors  wire.RefusedError, OSError
         """
         _check_file_limit(count)
@@ -41,7 +41,7 @@ class Crowd:
         crowd = cls()
         beating = threading.Thread(target=crowd._beat, daemon=True)
         with ExitStack() as stack:
-            beating.start()  # now: the first would be idle for too long before the last is in
+            beating.start()  # already now: the first would be idle for too long before the last is connected
             try:
                 for number in range(count):
                     own = source.replace("{number}", str(number)) if source is not None else None
@@ -61,7 +61,7 @@ class Crowd:
                 beating.join()
 
     def _beat(self) -> None:
-        # Spread over the period, as the heartbeats of strangers are.
+        # Spread over the period, as the heartbeats of independent clients are.
         while not self._pause():
             for count, connected in enumerate(self._sockets):
                 try:
@@ -72,12 +72,12 @@ class Crowd:
                     return
 
     def _pause(self) -> bool:
-        """Wait until the next few are due. True when it is all over. The crowd may still be growing."""
+        """Waits until the next few are due. Returns True at the end. The crowd may still be growing."""
         return self._is_over.wait(HEARTBEAT_S * BEATS_AT_ONCE / max(len(self._sockets), 100))
 
 
 def unverified_context() -> ssl.SSLContext:
-    """A client's context that takes any certificate: the server is measured."""
+    """Returns a client's context that accepts any certificate, since the server is measured."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -85,7 +85,7 @@ def unverified_context() -> ssl.SSLContext:
 
 
 def raise_file_limit() -> None:
-    """Let this process, and those it starts from now on, have as many open files as the system allows them."""
+    """Permits this process, and those that it starts from now on, the most open files that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

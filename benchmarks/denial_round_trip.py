@@ -1,16 +1,16 @@
-"""The round trip of a message through a router that denies 5,000 requests a second meanwhile, with and without audit.
+"""The round trip of a message through a router that denies 5,000 requests a second, with and without audit.
 
     python -m benchmarks.denial_round_trip [--stage attach] [--rate 5000] [--seconds 5] [--rounds 3]
 
---stage transfer denies messages in the place of attaches: each names an address of its own, which its anonymous sender
-may not send to, and is answered by a Disposition. What the audit log has of them, in full and in sums, must add up to
-what was sent, or the run ends with an error.
+--stage transfer denies messages instead of attaches: each names its own address, to which its anonymous sender may not
+send, and gets a Disposition. The requests in the audit log, in full and in sums, must add up to those that were sent;
+otherwise the run ends with an error.
 
-Each denied attach is one of its own: another link name, another address, on a real connection. They come of one
-connection (a flood: a few in full, then sums), or of so many hosts that each of them is written in full. Prints the
-median and the 99th percentile of the round trip of one message, how many denials a second the router really answered,
-and the processor time of the router per denial. To tell what the audit log costs from what an attach costs there is
-the same without auditDir, and with attaches that are permitted.
+Each denied attach is different: another link name, another address, on a real connection. They come from one connection
+(a flood: a few in full, then sums), or from so many hosts that each is written in full. Prints the median and the 99th
+percentile of the round trip of one message. Also prints the denials a second that the router answered, and its
+processor time per denial. Runs without auditDir, and with permitted attaches, separate the cost of the audit log from
+that of an attach.
 """
 
 import argparse
@@ -59,7 +59,8 @@ listener {{
 """
 GROUP: Final = {"users": "*", "remoteHosts": "*", "sources": "may.*", "targets": "may.*", "maxConnections": 4000,
                 "allowAnonymousSender": True}  # fmt: skip
-# As many denials of one connection are written in full at once (router.admission.folding). A message has more to say.
+# The number of denials of one connection that are written in full at once (router.admission.folding). A denied message
+# has a longer record.
 IN_FULL: Final = {"attach": 40, "transfer": 30}
 # Less than the credit that a router gives a sender.
 MOST_UNANSWERED: Final = 100
@@ -72,10 +73,10 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One thing to measure beside.
+    """One load beside which the round trip is measured.
 
-    hosts  that the requests come from, one connection each; 0: there are none
-    stage  "attach" or "transfer": what they are
+    hosts  from which the requests come, one connection each; 0: no requests
+    stage  "attach" or "transfer": the kind of the requests
     """
 
     name: str
@@ -128,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measured(kind: Kind, rate: int, seconds: float) -> tuple[Sequence[float], str]:
-    """Seconds of each round trip; what the router did meanwhile, in words."""
+    """Returns the seconds of each round trip, and a text on what the router did meanwhile."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with running(folder, is_audited=kind.is_audited) as (port, pid), Pinger(port) as pinger:
@@ -141,7 +142,7 @@ def measured(kind: Kind, rate: int, seconds: float) -> tuple[Sequence[float], st
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
                 assert child.stdin is not None
                 assert child.stdout is not None
-                child.stdout.readline()  # all is ready
+                child.stdout.readline()  # the child is ready
                 before, began = cpu_s(pid), time.monotonic()
                 child.stdin.write("\n")
                 child.stdin.flush()
@@ -159,7 +160,7 @@ def measured(kind: Kind, rate: int, seconds: float) -> tuple[Sequence[float], st
 
 
 def recorded(folder: Path, stage: str) -> tuple[int, int]:
-    """Events of a stage that were written, and how many requests they stand for."""
+    """Returns the number of written events of a stage, and the number of requests that they represent."""
     lines = [line for path in folder.glob("audit/*.jsonl") for line in path.read_bytes().splitlines()]
     events = [json.loads(line) for line in lines if b'"stage":"%s"' % stage.encode() in line]
     return len(events), sum(event.get("attempts", 1) for event in events)
@@ -167,7 +168,7 @@ def recorded(folder: Path, stage: str) -> tuple[int, int]:
 
 @contextmanager
 def running(folder: Path, *, is_audited: bool) -> Iterator[tuple[int, int]]:
-    """A router: its port and its process id."""
+    """Yields a router's port and process id."""
     (folder / "policy").mkdir()
     vhost = {"hostname": "$default", "allowUnknownUser": True, "groups": {"$default": GROUP}, "maxConnections": 4000,
              "maxConnectionsPerUser": 4000, "maxConnectionsPerHost": 4000}  # fmt: skip
@@ -211,7 +212,7 @@ class Pinger:
         ask = wire.anonymous("any") + wire.receiver("may.ping", 1) + wire.sender("may.ping", 0)
         self._socket.sendall(ask + wire.credit(1, 2**31 - 1))
         wire.until_attached(self._socket, 2, bytearray())
-        time.sleep(0.2)  # the router's credit comes after its Attach
+        time.sleep(0.2)  # the router's credit arrives after its Attach
         self._number = 0
 
     def __enter__(self) -> "Pinger":
@@ -248,7 +249,9 @@ def _detach(handle: int) -> bytes:
 
 
 def flood(*, port: int, hosts: int, rate: int, seconds: float, permitted: bool, stage: str) -> None:
-    """In a process of its own: says when all are connected, waits for a line; says how many were answered within
+    """Runs in a separate process.
+
+    Prints a line when all are connected, and waits for one. Then prints how many requests were answered within
     `seconds`, and how many were denied in all.
     """
     if stage == "transfer":
@@ -278,7 +281,7 @@ def flood(*, port: int, hosts: int, rate: int, seconds: float, permitted: bool, 
             break
         due = min(total, int(now * rate))
         while sent < due:
-            # A few at a time of each: a client that asks for much at once waits for its turns.
+            # A few at a time from each: a client that sends many requests at once waits for its turns.
             count = min(10, due - sent)
             connection = connections[sent // 10 % len(connections)]
             try:
@@ -292,13 +295,13 @@ def flood(*, port: int, hosts: int, rate: int, seconds: float, permitted: bool, 
                 data = kept[connection] + connection.recv(1 << 18)
             except BlockingIOError:
                 continue
-            answered += data.count(b"\x00\x53\x16")  # Detach: each attach has one
+            answered += data.count(b"\x00\x53\x16")  # Detach: each attach gets one
             kept[connection] = data[-2:] if not data.endswith(b"\x00\x53\x16") else b""
     print(answered, answered, flush=True)
 
 
 def connected(port: int, number: int) -> socket.socket:
-    """A connection from a host of its own, which has said all up to its session."""
+    """Returns a connection from its own host, after sending everything up to its session."""
     host = f"127.0.{1 + number // 250}.{1 + number % 250}"
     connection = socket.create_connection(("127.0.0.1", port), source_address=(host, 0))
     connection.sendall(wire.anonymous("any"))
@@ -321,7 +324,7 @@ class Sender:
         self._unsent = b""
 
     def send(self, texts: Sequence[bytes]) -> bool:
-        """Whether there was room for these messages."""
+        """Sends these messages, if there is room for them. Returns whether there was."""
         if self._unsent or self.sent + len(texts) - self.answered > MOST_UNANSWERED:
             return self._flush() and self.sent + len(texts) - self.answered <= MOST_UNANSWERED and self.send(texts)
         self._unsent = b"".join(_message(self.sent + place, text) for place, text in enumerate(texts))
@@ -330,7 +333,7 @@ class Sender:
         return True
 
     def receive(self) -> int:
-        """How many more are answered."""
+        """Returns how many more messages are answered."""
         self._flush()
         before = self.answered
         for frame in wire.frames(self._kept, self.socket.recv(1 << 18)):
@@ -375,7 +378,7 @@ def flood_of_messages(senders: Sequence[Sender], rate: int, seconds: float, *, i
 
 
 def _message(number: int, to: bytes) -> bytes:
-    """An unsettled transfer of one frame, of a message to an address."""
+    """Returns an unsettled transfer, in one frame, of a message to an address."""
     fields = [uint(0), uint(number), number.to_bytes(4, "big"), uint(0), False]
     properties = encode(Described(ulong(_PROPERTIES), [None, None, to.decode()]))
     body = encode(Described(ulong(_TRANSFER), fields)) + properties + _PAYLOAD

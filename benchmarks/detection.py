@@ -1,9 +1,9 @@
-"""Precision and recall of each detector of `qdaudit detect`, over seeded trails with planted incidents.
+"""Measures precision and recall of each detector of `qdaudit detect`, over seeded trails with planted incidents.
 
     python -m benchmarks.detection [--seeds 20] [--events 10000] [--incidents 2]
 
-A finding is right where an incident of its kind was planted with the same subjects at a time that overlaps; an incident
-is found where there is such a finding. Prints the table of docs/detections.md; exit status 1 where one is under 0.95.
+A finding is right if an incident of its kind was planted with the same subjects at an overlapping time. An incident is
+found if there is such a finding. Prints the table of docs/detections.md. Exit status 1 if a value is under 0.95.
 """
 
 import argparse
@@ -49,10 +49,10 @@ def main() -> int:
 
 
 def judged(session: "SparkSession", work: Path, seeds: int, events: int, incidents: int) -> "Counter[tuple[str, str]]":
-    """(detector, what) -> how many; what is planted, found, findings or right.
+    """Returns (detector, what) -> number; what is planted, found, findings or right.
 
-    The trails of all seeds are looked at together: starting Spark costs more than a trail. Each has routers, users and
-    hosts of its own, by which every detector keeps them apart.
+    The trails of all seeds are processed together, because starting Spark costs more than a trail. Each seed has its
+    own routers, users and hosts, by which every detector separates them.
     """
     from spark.detectors.thresholds import defaults
     from spark.jobs.detection import detect, looked_at
@@ -93,7 +93,7 @@ def _of_seed(trail: "DataFrame", seed: int) -> "DataFrame":
 
 
 def read(session: "SparkSession", audit: Path) -> "DataFrame":
-    """The lines, which are valid as they were made so."""
+    """Returns the lines, which are valid by construction."""
     from pyspark.sql import functions as F
 
     from spark.schemas import audit_event

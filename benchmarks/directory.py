@@ -1,4 +1,4 @@
-"""An LDAP directory with one user: OpenLDAP's slapd on loopback, in the clear."""
+"""An LDAP directory with one user: OpenLDAP's slapd on loopback, without encryption."""
 
 import os
 import shutil
@@ -46,13 +46,13 @@ userPassword: {password}
 
 
 def program() -> str | None:
-    """The path of slapd; None where it is not installed. Debian has it where only root looks."""
+    """Returns the path of slapd, None if it is not installed. Debian installs it in a folder of root's PATH."""
     return shutil.which("slapd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin:/usr/libexec")
 
 
 @contextmanager
 def running(folder: Path, *, user: str, password: str) -> Iterator[str]:
-    """The directory's URL, until the end of the body. Errors: ProcessError when it does not come up."""
+    """Yields the directory's URL, until the end of the body. Errors: ProcessError if it does not start."""
     slapd = program()
     if slapd is None:
         raise ProcessError("there is no slapd")

@@ -1,14 +1,14 @@
-"""The floor: the cost of moving a message through Python and proton with no routing at all.
+"""The floor: the cost of moving a message through Python and proton without any routing.
 
 `python -m benchmarks.floor CERTIFICATE KEY [--uvloop] [--to PORT]` accepts AMQP clients on two ports of 127.0.0.1 that
-the system chooses, the first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any
-SASL mechanism and password will do. Every message goes from any sender to the newest receiver, outcomes back. No
-addresses, no policy, no management, no counters: a router can be compared with it in one run, on a fast machine or a
-slow one. With --to all messages go to another floor, on that port: floors in a row.
+the system chooses. The first is unencrypted, the second uses TLS. It prints `Listening on PORT TLS_PORT` on stderr. It
+accepts any SASL mechanism and password. Every message goes from any sender to the newest receiver, and outcomes back.
+It has no addresses, policy, management or counters. So a router can be compared with it in one run, on a fast or a slow
+machine. With --to all messages go to another floor, on that port: floors in a row.
 
-It also shows the technique that makes it cheap:
+It also shows why it is cheap:
   * the C functions of python-qpid-proton are called directly (`cproton_ffi.lib`), not through its object wrappers;
-  * SASL is spoken here, and a bare proton transport gets only the AMQP bytes after it;
+  * SASL is handled here, and a bare proton transport gets only the AMQP bytes after it;
   * one pass per read: push everything, drain the collector, then flush each touched connection once.
 """
 
@@ -53,7 +53,7 @@ class Connection(asyncio.BufferedProtocol):
     is_client = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses.
+        # uvloop's transports are not subclasses.
         self.socket = cast(asyncio.Transport, transport)
         self.buffer = bytearray(READ_BYTES)
         self.view = memoryview(self.buffer)
@@ -120,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.enter()
 
     def enter(self) -> None:
-        """SASL is over."""
+        """Begins AMQP after SASL."""
         self.stage = "amqp"
 
     def flush(self) -> None:
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
                 touched.add(connection)
 
     def on_credit(self, link: Pointer) -> None:
-        """Clients' receivers have credit enough."""
+        """Does nothing: clients' receivers have enough credit."""
 
     def on_detach(self, link: Pointer) -> None:
         for links in (receivers, senders):
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Onward(Connection):
-    """Connects to another floor, as a sender: all messages go there."""
+    """A connection to another floor, as a sender: all messages go there."""
 
     is_client = True
 
@@ -216,7 +216,7 @@ class Onward(Connection):
         self.socket.write(SASL_HEADER + sasl_frame(INIT_ANONYMOUS))
 
     def speak_sasl(self) -> None:
-        # Behind the answer to our header: the mechanisms, the outcome.
+        # After the answer to our header: the mechanisms, the outcome.
         sizes = 8
         for _ in range(2):
             if len(self.handshake) < sizes + 4:
@@ -239,7 +239,7 @@ class Onward(Connection):
         onward = self
 
     def on_credit(self, link: Pointer) -> None:
-        """The sender may send what the next floor takes: else messages pile up here, at a price."""
+        """Gives senders the credit of the next floor; otherwise messages would collect here, which costs time."""
         for incoming, connection in senders:
             more = lib.pn_link_credit(link) - lib.pn_link_credit(incoming)
             if more > 0:

@@ -1,4 +1,4 @@
-"""The C load client: built where it is missing or old, run with a time limit."""
+"""The C load client: built if it is missing or old, run with a time limit."""
 
 import json
 import os
@@ -21,7 +21,7 @@ MISSING = "the load client needs gcc and a C library: apt-get install gcc libqpi
 
 # A run takes a few seconds; a longer one hangs.
 TIMEOUT_S = 180.0
-# Presettled messages may be lost on the way: how long a receiver may still wait for more after the sender has ended.
+# Presettled messages may be lost: how long a receiver may wait for more after the sender has ended.
 LAST_MESSAGE_S = 3.0
 
 
@@ -49,12 +49,12 @@ class Load:
 
     @property
     def received_each(self) -> int:
-        """Messages per receiver, when each address has one receiver or all of them get all."""
+        """Returns messages per receiver, if each address has one receiver or all receivers get all."""
         return self.count if self.is_distinct else self.sent
 
 
 def build() -> None:
-    """Compile load.c. Errors: LoadError."""
+    """Compiles load.c. Errors: LoadError."""
     if BINARY.exists() and BINARY.stat().st_mtime > SOURCE.stat().st_mtime:
         return
     search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -73,7 +73,7 @@ def build() -> None:
 
 @contextmanager
 def client(verb: str, subject: Subject, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Run the client beside the body; it is gone afterwards."""
+    """Runs the client beside the body, and ends it afterwards."""
     command = [str(BINARY), verb, "--port", str(subject.port), *subject.login, *options]
     process = subprocess.Popen(
         command,
@@ -93,7 +93,7 @@ def client(verb: str, subject: Subject, *options: str) -> Iterator[subprocess.Po
 
 
 def wait_until_ready(process: "subprocess.Popen[str]") -> None:
-    """Until every link of a client is attached. Errors: LoadError with the peer's answer."""
+    """Waits until every link of a client is attached. Errors: LoadError with the peer's answer."""
     assert process.stderr is not None
     text = ""
     for line in process.stderr:
@@ -104,11 +104,11 @@ def wait_until_ready(process: "subprocess.Popen[str]") -> None:
 
 
 def run(load: Load, *chain: Subject, receiving_from: Subject | None = None) -> dict[str, Any]:
-    """Send to the first subject and receive from the last, mostly the same. Returns the sender's figures, with
+    """Sends to the first subject and receives from the last, mostly the same. Returns the sender's figures, and
 
     cpu_us    the subjects' CPU microseconds per message sent, all together
-    received  messages the receivers got
-    receiving_from  where the receivers are, if at none of them
+    received  messages that the receivers got
+    receiving_from  the subject with the receivers, if it is not in the chain
     Errors    LoadError
     """
     first, last = chain[0], chain[-1]

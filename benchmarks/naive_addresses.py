@@ -13,12 +13,12 @@ MANAGEMENT = ("$management", "$_management_internal")
 
 
 def texts(alphabet: tuple[str, ...], length: int) -> list[str]:
-    """Every text of up to so many pieces."""
+    """Returns every text of up to `length` pieces."""
     return ["".join(pieces) for count in range(1, length + 1) for pieces in product(alphabet, repeat=count)]
 
 
 def read(text: str) -> str:
-    """§3.1, once."""
+    """Reads an address once, by §3.1."""
     if ":/" in text and text[0] != "/":
         text = "/" + text.split(":/", 1)[1]
     text = re.sub(r"\A(//[^/]*(/|\Z)|/)", "", text)
@@ -26,7 +26,10 @@ def read(text: str) -> str:
 
 
 def meaning(text: str, tenant: str | None = None, router: str = ROUTER) -> tuple[str, ...] | None:
-    """§3.2, §3.4: ("M", name), ("L", rest), ("R", router, rest) ...; None: the text is refused."""
+    """Returns the meaning by §3.2, §3.4: ("M", name), ("L", rest), ("R", router, rest) ...
+
+    None if the text is refused.
+    """
     plain = read(text)
     if plain == "" or read(plain) != plain:
         return None
@@ -54,12 +57,15 @@ def meaning(text: str, tenant: str | None = None, router: str = ROUTER) -> tuple
 
 
 def key_of(found: tuple[str, ...], phase: int = 0) -> str:
-    """The key of the table: for an address carried elsewhere only its destination."""
+    """Returns the key of the table. For an address that is carried elsewhere this is only its destination."""
     return f"M{phase}{found[1]}" if found[0] == "M" else found[0] + found[1]
 
 
 def names_of(found: tuple[str, ...], plain: str, router: str = ROUTER) -> list[str]:
-    """Every plain text that reaches it. plain  the one that was read, without a tenant"""
+    """Returns every plain text that reaches it.
+
+    plain  the one that was read, without a tenant
+    """
     kind, rest = found[0], found[-1]
     rests = MANAGEMENT if is_management(found) else (rest,)
     heads = ("_local/", f"_topo/0/{router}/", f"_topo/all/{router}/", f"_edge/{router}/")
@@ -76,6 +82,6 @@ def names_of(found: tuple[str, ...], plain: str, router: str = ROUTER) -> list[s
 
 
 def is_management(found: tuple[str, ...]) -> bool:
-    """Does it reach the management of this router, or of another?"""
+    """Returns whether it reaches the management agent of this router, or of another."""
     rest = found[-1].split("/", 3)[-1] if found[0] == "A" else found[-1]
     return rest in MANAGEMENT

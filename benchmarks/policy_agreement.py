@@ -1,10 +1,10 @@
-"""The engine against a naive reading of the specification, on random policies and requests.
+"""Compares the engine with a naive reading of the specification, on random policies and requests.
 
     python -m benchmarks.policy_agreement [--requests 1000000] [--seed 1]
 
-The naive evaluator takes the attribute maps as they are written and knows no index. Compared are whether the policy is
-taken at all, and every decision: the reason of the connection and, where it may stay, its limits and the reasons of
-sessions, links and messages with the key that is bound, with tenants and without. The policies use the extensions of
+The naive evaluator reads the attribute maps as they are written and has no index. It compares whether the policy is
+accepted, and every decision: the reason for the connection and, if it may stay, its limits and the reasons for
+sessions, links and messages with the bound key, with tenants and without. The policies use the extensions of
 docs/policy.md, users in lists and in texts, nulls, blank aliases, and limits at the edges of 32 and 64 bits. Ends with
 status 1 at the first disagreement.
 Sources: docs/spec/policy-and-auth.md §2, §3; docs/spec/routing.md §3.
@@ -35,7 +35,8 @@ USERS = ("anna", "ben", "a.b", "*", "#", "${user}", "a,b", "a/", ".x", "", "$man
 HOSTS = ("10.0.0.1", "10.0.0.9", "10.0.0.255", "::ffff:10.0.0.5", "::1", "2001:db8::7")
 VHOSTS = ("h", "shop.example", "a.b.example", "x", "y.h", "")
 WORDS = ("a", "b", "q", "anna", "*", "#", "")
-# Before and behind a text: other spellings of it, addresses of one router, and what reads differently a second time.
+# Put before and after a text: other spellings of it, addresses of one router, and texts that mean something else when
+# read twice.
 HEADS = (
     *("amqp:/", "/", "x:/", "//h/", "amqp://h/", "y:/y:/", "_local/", "_topo/0/QDR/", "_topo/all/QDR/", "_topo/0/X/"),
     *("_topo/0/all/", "_topo/1/QDR/", "_edge/QDR/", "_edge/X/", "t/", "a/x:/"),
@@ -90,12 +91,12 @@ DENIED = (
 OWNERS: tuple[Literal["own", "other"] | None, ...] = (None, None, None, None, "own", "other")
 AGES = (None, None, 0.0, 9.9, 10.0, 299.9, 300.0)
 AUTHENTICATOR_GROUPS = ("ops", "dev", "night", "z")
-# An hour apart, written in several ways.
+# One hour apart, written in several ways.
 TIMES = ("2027-01-15T08:00:00Z", "2027-01-15T10:00:00+01:00", "2027-01-15t04:30:00.000-05:30")
 NOWS = (None, 1_799_999_999.0, 1_800_000_000.0, 1_800_003_599.5, 1_800_003_600.0, 1_800_007_200.0)
 NAMES = ("h", "shop.example", "*.example", "#.example", "$default", "*.h", "#", "a.*.example", "", "/")
 ALIASES = ("x", "y.h", "x, y.h", "x,\ty.h ", "*.y, x", "x,,y.h", "", "  ", "h", "x, x")
-# Of limits: the edges of int and uint, of long and ulong, and what lies beyond.
+# Values of limits: the edges of int and uint, of long and ulong, and greater values.
 EDGES = (65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -1)
 VHOST_LIMITS = ("maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost")
 SIZES = ("maxMessageSize", "maxMessageRate", "maxByteRate")
@@ -107,20 +108,23 @@ GROUP_SIZES = (*SIZES, "maxFrameSize", "maxSessionWindow", "maxSessions")
 
 
 def largest(key: str) -> int:
-    """§1.2, §1.3"""
+    """Returns the largest permitted value (§1.2, §1.3)."""
     if key in VHOST_LIMITS:
         return 65535
     return 2**32 - 1 if key == "maxFrameSize" else 2**63 - 1
 
 
 def names_in(users: Any) -> list[str]:
-    """§2.2: a list of users is joined, the text is split at commas and stripped."""
+    """Returns the names in a list of users, by §2.2.
+
+    The list is joined, and the text is split at commas and stripped.
+    """
     text = users if isinstance(users, str) else ",".join(users)
     return [name for part in text.split(",") if (name := part.strip())]
 
 
 def is_refused(vhosts: Sequence[Mapping[str, Any]]) -> bool:
-    """Is there anything for which the policy is not taken (§2.2)? But for patterns of vhosts that are alike."""
+    """Returns whether the policy must be refused (§2.2), except for vhost patterns that are equal."""
     owned = [name for vhost in vhosts for name in (vhost["hostname"], *aliases_of(vhost))]
     return len(set(owned)) < len(owned) or any(map(_is_vhost_refused, vhosts))
 
@@ -147,7 +151,10 @@ def _is_vhost_refused(vhost: Mapping[str, Any]) -> bool:
 
 
 def naive_limits(vhost: Mapping[str, Any], group: Mapping[str, Any], of_policy: int) -> dict[str, int | None]:
-    """The numbers a connection gets (§1.3): of sizes the group's, before the vhost's, before the policy's."""
+    """Returns the numbers of a connection (§1.3).
+
+    For sizes the group's value precedes the vhost's, and that the policy's.
+    """
     outer = {"maxMessageSize": of_policy, "maxMessageRate": None, "maxByteRate": None}
     sizes = {key: group.get(key, vhost.get(key, outer[key])) for key in SIZES}
     others = {key: group.get(key, 0) for key in GROUP_SIZES if key not in SIZES}
@@ -186,7 +193,7 @@ def matches_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def is_routers(name: str) -> bool:
-    """docs/policy.md, Names of users: may no user be called so?"""
+    """Returns whether users may not have this name (docs/policy.md, Names of users)."""
     for text in (name, read(name)):
         if text[:1] == "$" or text[:2] == "_$" or re.fullmatch(r"temp\.[A-Za-z0-9+_]{15}", text):
             return True
@@ -230,7 +237,7 @@ def matches_literal(item: str, user: str, address: str) -> bool:
     is_prefix = item.endswith("*")
     text = item[:-1] if is_prefix else item
     if item.endswith("${user}*") and not user:
-        # Without a name such an item would be for everybody; a blank `${user}*` is for nobody.
+        # Without a name such an item would be for every user; a blank `${user}*` is for none.
         return False
     text = text.replace("${user}", user)
     return address.startswith(text) if is_prefix else address == text
@@ -248,19 +255,22 @@ def matches(key: str, item: str, user: str, text: str) -> bool:
 
 
 def understood(item: str) -> str:
-    """The plain form of an item's texts: of `amqp:/q.*` all that begins with `q.`."""
+    """Returns the plain form of an item's texts: for `amqp:/q.*` everything that begins with `q.`."""
     if item.endswith("*"):
         return read(item[:-1] + "|")[:-1] + "*"
     return read(item)
 
 
 def denies(item: str, written: str, names: Sequence[str]) -> bool:
-    """As it is written, or as it is understood, by any name of the reached address."""
+    """Returns whether an item denies the address, by any name of the reached address.
+
+    The item counts as written and in its plain form.
+    """
     return any(matches_literal(each, "", text) for each in (item, understood(item)) for text in (written, *names))
 
 
 def allows(group: Mapping[str, Any], name: str, user: str, written: str, plain: str) -> bool:
-    """As it is written and as it is understood; or by an item that is such another name itself."""
+    """Returns whether the address is allowed as written and in its plain form, or by such an item."""
     items = [(key, item) for key in (f"{name}s", f"{name}Pattern") for item in group.get(key, ())]
     if not any(matches(key, item, user, written) for key, item in items):
         return False
@@ -282,7 +292,7 @@ def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patt
         return names.get(requested) or names.get("$default")
     words = words_of(requested)
     fitting = [name for name in names if words_of(name) and matches_words(words_of(name), words)]
-    # A literal word goes before `*`, `*` before `#`, from the first word on; the end of a name before a `#`.
+    # A literal word precedes `*`, and `*` precedes `#`, from the first word on; the end of a name precedes a `#`.
     fitting.sort(key=lambda name: [{"*": 1, "#": 3}.get(word, 0) for word in words_of(name)] + [2])
     return names[fitting[0]] if fitting else names.get("$default")
 
@@ -290,7 +300,7 @@ def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patt
 def naive_connection(
     vhosts: Sequence[Mapping[str, Any]], has_patterns: bool, facts: ConnectionFacts, usage: Usage
 ) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
-    """The reason, and of an allowed connection the vhost and the group."""
+    """Returns the reason, and for an allowed connection the vhost and the group."""
     user, host = facts.user or "", facts.remote_host
     names = {name: vhost for vhost in vhosts for name in (vhost["hostname"], *aliases_of(vhost))}
     vhost = naive_vhost(names, facts.requested_vhost, has_patterns)
@@ -299,7 +309,7 @@ def naive_connection(
     if is_routers(user):
         return "reserved_user_name", {}, {}
     groups = vhost["groups"]
-    # A user whose name is `*` is named by nobody.
+    # No group names a user whose name is `*`.
     listed = [group for group in groups.values() if user not in ("", "*") and user in names_in(group.get("users", ()))]
     if not listed:
         vouched = [each for each in groups if set(groups[each].get("authenticatorGroups", ())) & set(facts.groups)]
@@ -352,7 +362,7 @@ def _is_valid(group: Mapping[str, Any], now: float | None) -> bool:
 
 
 def naive_link(group: Mapping[str, Any], user: str, asked: "Asked", facts: LinkFacts) -> tuple[str, str | None]:
-    """The reason, and the key that is bound."""
+    """Returns the reason, and the key that is bound."""
     is_send, text = facts.direction == "send", asked.text
     name = "target" if is_send else "source"
     found = meaning(text, asked.tenant) if text else None
@@ -385,9 +395,9 @@ def naive_link(group: Mapping[str, Any], user: str, asked: "Asked", facts: LinkF
 def naive_reply(
     group: Mapping[str, Any], owner: str | None, age_s: float | None, reason: str, *, is_send: bool, is_denied: bool
 ) -> str:
-    """The result for an address that no list allows (§3.16).
+    """Returns the result for an address that no list allows (§3.16).
 
-    reason  where neither owner nor reply has a say
+    reason  if neither the owner nor a reply decides
     """
     if is_denied:
         return reason
@@ -401,7 +411,7 @@ def naive_reply(
 
 
 def naive_message(group: Mapping[str, Any], user: str, asked: "Asked", facts: MessageFacts) -> tuple[str, str | None]:
-    """Of a message on an anonymous link: the lists are compared with the tenant's form (§3.9)."""
+    """Decides on a message on an anonymous link: the lists are compared with the tenant's form (§3.9)."""
     found = meaning(asked.text, asked.tenant) if asked.text else None
     if not asked.text:
         return "message_target_not_allowed", None
@@ -433,7 +443,7 @@ def is_denied(group: Mapping[str, Any], name: str, written: str, names: Sequence
 
 
 def random_number(chance: random.Random, key: str, *small: int) -> object:
-    """A limit, seldom out of range, as a number or as a text."""
+    """Returns a limit, rarely out of range, as a number or as a text."""
     number = chance.choice(small)
     if chance.random() < 0.3:
         number = chance.choice(
@@ -443,7 +453,7 @@ def random_number(chance: random.Random, key: str, *small: int) -> object:
 
 
 def random_users(chance: random.Random, users: Sequence[str]) -> str | list[str]:
-    """The same users in one of the ways there are to write them."""
+    """Returns the same users, written in one of the possible ways."""
     kind = chance.randint(0, 3)
     if kind == 0:
         return list(users)
@@ -517,7 +527,7 @@ def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An address text of a client, and the tenant it belongs to."""
+    """An address text of a client, and its tenant."""
 
     text: str | None
     tenant: str | None
@@ -551,12 +561,12 @@ def random_link(chance: random.Random, asked: Asked) -> LinkFacts:
 
 
 def bound(is_allowed: bool, address: Address | Unclear | None) -> str | None:
-    """The key the core binds: of nothing that is denied, and of no link without an address."""
+    """Returns the key that the core binds: none if denied, and none for a link without an address."""
     return address.key if is_allowed and isinstance(address, Address) else None
 
 
 def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> str | None:
-    """Compare `count` requests with one random policy. Returns the first difference, if any.
+    """Compares `count` requests with one random policy. Returns the first difference, if any.
 
     reasons  counts the decisions
     """

@@ -2,15 +2,15 @@
 
     python -m benchmarks.policy_change [--connections 1000] [--rate 20000] [--vhosts 50] [--seconds 3]
 
-A router with `onPolicyChange: enforce`, many open connections, some of which send and receive at a steady rate. Then
-the rules change, again and again: nothing that is open is denied; a share of the links and connections is; a vhost
-changes by management; all the other vhosts change. Every message carries its number and when it was due, so that the
-longest delay and every loss show. Before and after the changes the same is measured without one: what the machine does
-besides shows in both.
+A router with `onPolicyChange: enforce` has many open connections. Some of them send and receive at a steady rate. Then
+the rules change several times: first nothing that is open is denied; then a share of the links and connections is
+denied; then a vhost changes by management; then all other vhosts change. Every message carries its number and its due
+time, so that the longest delay and every loss are seen. The same is measured before and after without a change, to show
+the effect of other work on the machine.
 
-Runs on 127.0.0.1, on a port that the system chooses, and stops by itself, after about six times `--seconds` and what
-connecting takes. Exit status 1 when a message was lost, or when one was later beside a change, by more than 50 ms, than
-any was without.
+Runs on 127.0.0.1, on a port that the system chooses. Stops by itself, after about six times `--seconds` and the time
+for connecting. Exit status 1 if a message was lost, or if a message beside a change was more than 50 ms later than any
+message without one.
 """
 
 import argparse
@@ -37,12 +37,12 @@ from router.management.client import ManagementClient
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
 
-PAIRS: Final = 20  # connections that send, and as many that receive, at the full rate together
-LOST_LINK: Final = 0.1  # shares of the connections that lose a link, and that are closed, by the third change
+PAIRS: Final = 20  # connections that send, and as many that receive, together at the full rate
+LOST_LINK: Final = 0.1  # shares of the connections that the third change denies a link, and that it closes
 CLOSED: Final = 0.1
 TICK_S: Final = 0.005
 TARGET_S: Final = 0.050
-SETTLE_S: Final = 20.0  # how long the last messages may take
+SETTLE_S: Final = 20.0  # limit for the last messages
 
 CONFIGURATION: Final = """
 router {{
@@ -75,7 +75,7 @@ _TRANSFER, _FLOW = 0x14, 0x13
 
 
 def vhost(hostname: str, *addresses: str, hosts: str = "127.0.0.1") -> list[object]:
-    """A vhost that lets everybody use these addresses."""
+    """Returns a vhost that permits every user these addresses."""
     group = {"users": "*", "remoteHosts": hosts, "sources": [*addresses], "targets": [*addresses]}
     group |= {"allowDynamicSource": "true"}
     aliases = {"aliases": "127.0.0.1"} if "$management" in addresses else {}
@@ -83,7 +83,7 @@ def vhost(hostname: str, *addresses: str, hosts: str = "127.0.0.1") -> list[obje
 
 
 def ballast(count: int, word: str) -> list[object]:
-    """Rules nobody here is governed by: 10 users and 40 items each, which have `word` in them."""
+    """Returns rules that govern no connection here: 10 users and 40 items each, which contain `word`."""
     made: list[object] = []
     for number in range(count):
         groups = {
@@ -99,12 +99,12 @@ def ballast(count: int, word: str) -> list[object]:
 
 
 class Sender:
-    """One connection that sends, as fast as it is told and its credit allows."""
+    """One connection that sends, as fast as requested and as its credit allows."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.sent = 0
-        self.limit = 0  # deliveries that credit was granted for
+        self.limit = 0  # deliveries for which credit was granted
         self.waiting: deque[tuple[int, float]] = deque()
         self.input = bytearray()
 
@@ -138,7 +138,7 @@ class Sender:
 
 
 class Receiver:
-    """One connection that receives and accepts."""
+    """One connection that receives and accepts messages."""
 
     def __init__(self, connected: socket.socket, arrived: Callable[[int, float], None]) -> None:
         self.socket = connected
@@ -163,7 +163,7 @@ class Receiver:
 
 @dataclass(slots=True)
 class Phase:
-    """A stretch of time and the delays, in seconds, of the messages that were due in it."""
+    """A period of time and the delays, in seconds, of the messages that were due in it."""
 
     name: str
     delays: list[float] = field(default_factory=list)
@@ -182,7 +182,7 @@ class Phase:
 
 
 class Traffic:
-    """Messages at a steady rate through PAIRS addresses, until told to stop."""
+    """Messages at a steady rate through PAIRS addresses, until the end of the steps."""
 
     def __init__(self, senders: Sequence[Sender], receivers: Sequence[socket.socket], rate: int) -> None:
         self.senders = senders
@@ -199,7 +199,10 @@ class Traffic:
         return all(len(phase.delays) == phase.due for phase in self.phases)
 
     def run(self, steps: Sequence[tuple[str, Callable[[], None] | None]], seconds: float, house: "House") -> None:
-        """steps  (name, the action meanwhile), each lasting so long"""
+        """Runs the steps.
+
+        steps  (name, the action meanwhile), each for `seconds`
+        """
         selector = selectors.DefaultSelector()
         ends: list[Sender | Receiver] = [*self.senders, *self.receivers]
         for end in ends:
@@ -240,7 +243,7 @@ class Traffic:
 
 
 def ended(connections: Sequence[socket.socket], inputs: Sequence[bytearray]) -> tuple[int, int]:
-    """(links detached, connections closed) by the router since the last call."""
+    """Returns (links detached, connections closed) by the router since the last call."""
     detached = closed = 0
     for each, kept in zip(connections, inputs, strict=True):
         data = bytearray()
@@ -286,7 +289,7 @@ class House:
         fresh.rename(self.folder / "policy" / name)
 
     def change(self, *rules: object) -> Callable[[], None]:
-        """An action that changes the rules of the open connections."""
+        """Returns an action that changes the rules of the open connections."""
 
         def act() -> None:
             self._write("rules.json", rules)
@@ -295,12 +298,12 @@ class House:
         return act
 
     def change_ballast(self) -> None:
-        """Every vhost nobody uses becomes another."""
+        """Changes every vhost that no connection uses."""
         self._write("ballast.json", ballast(self._vhosts, "b"))
         self.process.signal(signal.SIGHUP)
 
     def manage(self) -> None:
-        """Change a vhost by management."""
+        """Changes a vhost by management."""
         options = ConnectionOptions(host="127.0.0.1", port=self.port, timeout_s=30.0)
         with ManagementClient(SocketTransport(options)) as client:
             client.update({"maxConnections": 60000}, type="org.apache.qpid.dispatch.vhost", name="vhost/goes")
@@ -310,7 +313,7 @@ class House:
             self.process.signal(signal.SIGUSR1)
 
     def account(self) -> str:
-        """The longest turn of the router's loop since then, in processor time and in time, and turns of over 5 ms."""
+        """Returns the longest turn of the router's loop, in processor and wall time, and turns of over 5 ms."""
         if self._accounts is None:
             return ""
         before = self._accounts.read_text().count("\n") if self._accounts.exists() else 0
@@ -321,7 +324,7 @@ class House:
         return f" {found['cpu_ms']:8.1f} {found['wall_ms']:8.1f} {found['over_5_ms']:6} {found['gc_ms'][2]:8.1f}"
 
     def ended(self, connections: Sequence[socket.socket], losing: int, closing: int) -> tuple[int, int]:
-        """As `ended`, once so many have come and no more do."""
+        """Counts like `ended`, until the expected numbers are reached, and checks that no more follow."""
         inputs = [bytearray() for _ in connections]
         for each in connections:
             each.setblocking(False)
@@ -342,7 +345,7 @@ class House:
 class Outcome:
     """The outcome of a run.
 
-    detached, closed  links and connections that the router ended; losing, closing: those it should have
+    detached, closed  links and connections that the router ended; losing, closing: those that it should end
     passes            over all connections, as the router's log counts them
     """
 
@@ -357,13 +360,13 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """No message was lost or overtook another, and the denied links and connections, and no others, were ended."""
+        """Returns whether all messages arrived in order, and exactly the denied links and connections ended."""
         is_ended = (self.detached, self.closed) == (self.losing, self.closing)
         return self.is_complete and self.is_ordered and is_ended
 
     @property
     def added_delay(self) -> float:
-        """By how many seconds the longest delay beside a change is longer than that without one."""
+        """Returns by how many seconds the longest delay beside a change exceeds that without one."""
         usual = max(phase.longest for phase in (self.phases[0], self.phases[-1]))
         return max(phase.longest for phase in self.phases[1:-1]) - usual
 
@@ -371,7 +374,7 @@ class Outcome:
 def measure(
     folder: Path, *, connections: int, rate: int, vhosts: int, seconds: float, keeps_accounts: bool = False
 ) -> Outcome:
-    """Start a router in the folder, connect, change the rules four times; everything is gone afterwards."""
+    """Starts a router in the folder, connects, and changes the rules four times. Ends everything afterwards."""
     with ExitStack() as stack:
         house = House(folder, vhosts, keeps_accounts=keeps_accounts)
         stack.callback(house.process.stop)

@@ -1,10 +1,11 @@
-"""The cost of a decision: 10,000 users in 1,000 vhosts, a link against 1,000 sources, compiling and checking them all;
-a socket accepted and a failed login against 10,000 bans.
+"""The cost of a decision, of compiling and of checking: 10,000 users in 1,000 vhosts, a link against 1,000 sources.
+
+Also a socket accepted, and a failed login, against 10,000 bans.
 
     python -m benchmarks.policy_speed
 
-Medians of several rounds, in seconds of processor time: other work of the machine does not count. The aims beside the
-numbers are those of the project.
+Medians of several rounds, in seconds of processor time, so that other work of the machine does not count. The limits
+beside the numbers are the project's aims.
 """
 
 import functools
@@ -37,7 +38,7 @@ VHOSTS, USERS_PER_VHOST, ROUNDS = 1000, 10, 7
 
 
 def vhosts(group_count: int, item_count: int, users: int) -> list[dict[str, Any]]:
-    """`users` users in each of the vhosts, spread over the groups; half of the groups have patterns."""
+    """Returns the vhosts, each with `users` users in its groups; half of the groups have patterns."""
     found = []
     for number in range(VHOSTS):
         groups = {
@@ -61,7 +62,7 @@ def compiled(entities: list[dict[str, Any]]) -> Ruleset:
 
 
 def seconds_per_call(call: Callable[[], object], count: int) -> float:
-    """The median of several rounds."""
+    """Returns the median of several rounds."""
     rounds = []
     for _ in range(ROUNDS):
         began = time.process_time()
@@ -77,7 +78,7 @@ def show(what: str, value: float, unit: str, aim: float) -> bool:
 
 
 def ban_results() -> list[bool]:
-    """10,000 bans: networks of eight lengths, addresses of IPv4 and of IPv6."""
+    """Measures 10,000 bans: networks of eight lengths, IPv4 and IPv6 addresses."""
     bans = BanSet()
     for number in range(10_000):
         high, low = divmod(number, 250)

@@ -1,4 +1,4 @@
-"""A child process that says on stderr when it is ready, and its cost while it runs."""
+"""A child process that reports on stderr when it is ready, and its cost while it runs."""
 
 import os
 import re
@@ -12,16 +12,16 @@ from typing import IO
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 STOP_TIMEOUT_S = 15.0
-# Lines kept for error messages and for `wait_for`; a router that logs every connection writes more than is of interest.
+# Lines kept for error messages and for `wait_for`; a router that logs every connection writes many more.
 MAX_LINES = 5000
 
 
 class ProcessError(Exception):
-    """A child did not do its task; the text ends with the last lines it printed."""
+    """A child failed. The text ends with the last lines that it printed."""
 
 
 class Process:
-    """A running child. Its stderr is read all the time, so that it never waits for us."""
+    """A running child. Its stderr is read continuously, so that it never blocks."""
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
         self.command = command
@@ -57,9 +57,9 @@ class Process:
             self._grew.notify_all()
 
     def wait_for(self, pattern: str, timeout_s: float = 30.0) -> tuple[float, re.Match[str]]:
-        """(seconds since the start, match) of the first line that has the pattern.
+        """Returns (seconds since the start, match) of the first line that has the pattern.
 
-        Errors  ProcessError when the child ends, or `timeout_s` passes, before.
+        Errors  ProcessError if the child ends, or `timeout_s` passes, before.
         """
         compiled = re.compile(pattern)
         deadline = time.monotonic() + timeout_s
@@ -80,19 +80,19 @@ class Process:
         return "".join(line for _, line in self._lines[-20:])
 
     def cpu_seconds(self) -> float:
-        """User and system time of the child so far, all its threads; steps of 10 ms."""
+        """Returns user and system time of the child so far, in all its threads; steps of 10 ms."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(") ", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
     def resident_kb(self) -> int:
-        """Memory in use, without memory that is only reserved."""
+        """Returns the memory in use, without reserved memory."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_KB
 
     def signal(self, number: int) -> None:
         self._child.send_signal(number)
 
     def stop(self) -> int:
-        """SIGTERM, and SIGKILL when that is not enough. Returns the exit status."""
+        """Sends SIGTERM, and SIGKILL if that is not enough. Returns the exit status."""
         self._child.terminate()
         try:
             status = self._child.wait(STOP_TIMEOUT_S)

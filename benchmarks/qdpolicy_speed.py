@@ -1,10 +1,10 @@
-"""The verbs of `qdpolicy` on 1,000 vhosts of 20 groups of 20 items: 13.6 MB of JSON, as much as a `.conf`.
+"""Measures the verbs of `qdpolicy` on 1,000 vhosts of 20 groups of 20 items: 13.6 MB of JSON, as much as a `.conf`.
 
     python -m benchmarks.qdpolicy_speed                  measure
     python -m benchmarks.qdpolicy_speed --write FOLDER   write the files, and measure nothing
 
-Seconds of processor time, each the least of several runs in a process of its own: other work of the machine counts
-little. It does count: the seconds beside them, that Python's own reader takes for the same text, show how much.
+Seconds of processor time, each the least of several runs in its own process, so that other work of the machine has
+little effect. The seconds beside them, of Python's own reader for the same text, show how much effect it has.
 """
 
 import argparse
@@ -46,7 +46,7 @@ print(status, middle - began, time.process_time() - middle, file=sys.stderr)
 
 
 def write(folder: Path) -> dict[str, str]:
-    """The files, by the names that VERBS has for them."""
+    """Writes the files. Returns them by their names in VERBS."""
     entities = vhosts(20, 20, 20)
     files = {name: folder / f"{name}.{'conf' if name == 'conf' else 'json'}" for name in ("old", "new", "commented")}
     files["conf"] = folder / "old.conf"
@@ -61,7 +61,7 @@ def write(folder: Path) -> dict[str, str]:
 
 
 def measure(arguments: list[str], reference: str) -> tuple[float, float]:
-    """Seconds of reading `reference` with json.loads, and of the verb. Raises RuntimeError when it fails."""
+    """Returns the seconds of reading `reference` with json.loads, and of the verb. Raises RuntimeError if it fails."""
     command = [sys.executable, "-c", _CALL, reference, *arguments]
     ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     words = (ended.stderr.splitlines() or [""])[-1].split()

@@ -1,4 +1,4 @@
-"""Figures of one case, their ratio to the floor, and how they are shown and stored."""
+"""The figures of one case, their ratio to the floor, and their output as text and JSON."""
 
 import json
 import statistics
@@ -14,10 +14,10 @@ HEADINGS = ("case", "figure", "router", "floor", "ratio", "ratio's spread", "bud
 class Row:
     """One figure of one case.
 
-    router, floor  medians of the runs; floor None where there is nothing to compare with
+    router, floor  medians of the runs; floor None if there is no comparison
     ratio          median of router/floor, run by run
-    spread         smallest and largest of the ratio over the runs; of `router` where there is no ratio
-    budget         the limit of the ratio (without one: of `router`): the most, or the least where more is better
+    spread         smallest and largest ratio of the runs; of `router` without a ratio
+    budget         the limit of the ratio (without one: of `router`): the most, or the least if more is better
     """
 
     case: str
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def is_over(self) -> bool:
-        """Does the figure break its budget?"""
+        """Returns whether the figure exceeds its budget."""
         if self.budget is None:
             return False
         value = self.router if self.ratio is None else self.ratio
@@ -49,7 +49,7 @@ def row(
     better: Literal["less", "more"] = "less",
     budget: float | None = None,
 ) -> Row:
-    """The runs of one figure, the router's and the floor's in the order in which they alternated."""
+    """Returns a row from the runs of one figure. Router and floor are in the order in which they alternated."""
     ratios = [mine / base for mine, base in zip(router, floor, strict=True) if base] if floor else []
     spread_of = ratios or router
     return Row(
@@ -97,7 +97,7 @@ def _number(value: float) -> str:
 
 
 def store(path: Path, rows: Iterable[Row], circumstances: Mapping[str, Any]) -> None:
-    """Rows and the circumstances of the measurement, as JSON."""
+    """Writes rows and the circumstances of the measurement, as JSON."""
     path.parent.mkdir(exist_ok=True)
     content = {**circumstances, "rows": [{**asdict(row), "is_over": row.is_over} for row in rows]}
     path.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,9 +1,9 @@
-"""The cost of a candidate policy beside the one in force: an Open, a link, a message on an anonymous link.
+"""The cost of a candidate policy beside the one in force: for an Open, a link, a message on an anonymous link.
 
     python -m benchmarks.shadow_speed
 
-Medians of several rounds, in processor time. Links are judged against 1,000 sources by each of the policies; log lines
-and audit events go nowhere.
+Medians of several rounds, in processor time. Each policy compares links with 1,000 sources. Log lines and audit events
+are discarded.
 """
 
 import sys
@@ -29,7 +29,7 @@ def ruleset(**more: object) -> Ruleset:
 
 
 def connected(candidate: Ruleset | None) -> tuple[ConnectionGate, Callable[[], None]]:
-    """A connection, and what opens and closes another one."""
+    """Returns a connection, and a function that opens and closes another one."""
     shadow = None
     if candidate is not None:
         shadow = Shadow(lambda _effect: None)

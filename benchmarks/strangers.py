@@ -1,7 +1,8 @@
-"""Peers who are not known yet and all speak at the same moment: `python -m benchmarks.strangers ATTACK PORT [FOLDER]`.
+"""Unauthenticated peers that all speak at the same moment: `python -m benchmarks.strangers ATTACK PORT [FOLDER]`.
 
-They connect first, from many addresses of this machine, and say `ready`. When a line comes on standard input, all of
-them speak. `done` and a number follow: how many were answered or refused. Loopback only, bounded in number and time.
+They first connect, from many addresses of this machine, and the program prints `ready`. After a line on standard input
+all of them speak. Then it prints `done` and the number of peers that were answered or refused. Loopback only, limited
+in number and time.
 """
 
 import contextlib
@@ -18,12 +19,13 @@ from benchmarks.wire import AMQP_HEADER, SASL_HEADER
 HELLOS = 1_500
 CHAINS = 400
 SPEAKERS = 2_500
-# So many addresses they come from, so that no limit of one host is what is measured.
+# The number of their addresses, so that the limits of one host have no effect.
 HOSTS = 100
-# The benchmark waits for the answers this long, in seconds.
+# Limit for the answers, in seconds.
 PATIENCE_S = 30.0
 
-# A stranger sends the first message of a TLS handshake, its last with the client's certificates, or a protocol header.
+# Each peer sends the first message of a TLS handshake, its last one with the client's certificates, or a protocol
+# header.
 ATTACKS = ("hellos", "chains", "headers")
 
 
@@ -55,7 +57,7 @@ def _connected(port: int, count: int) -> list[socket.socket]:
         source = f"127.0.1.{1 + number % HOSTS}"
         made.append(socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(source, 0)))
         made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        time.sleep(0.0005)  # they are to be accepted before they speak, not to be refused by the backlog
+        time.sleep(0.0005)  # the router must accept them before they speak, and the backlog must not refuse them
     return made
 
 
@@ -68,7 +70,7 @@ def _hello() -> bytes:
 
 
 def _last_messages(peers: list[socket.socket], folder: Path) -> list[tuple[socket.socket, bytes]]:
-    """The handshake of each, up to its last message, which is returned."""
+    """Makes the handshake of each, up to its last message, and returns that message."""
     context = unverified_context()
     context.load_cert_chain(folder / "chain.pem", folder / "chain.key")
     said = []
@@ -82,13 +84,13 @@ def _last_messages(peers: list[socket.socket], folder: Path) -> list[tuple[socke
             except ssl.SSLWantReadError:
                 connected.sendall(outgoing.read())
                 incoming.write(connected.recv(65536))
-        tls.write(SASL_HEADER)  # which is answered: in TLSv1.3 nothing else tells that the chain was looked at
+        tls.write(SASL_HEADER)  # it is answered: in TLSv1.3 nothing else shows that the chain was checked
         said.append((connected, outgoing.read()))
     return said
 
 
 def _answered(peers: list[socket.socket]) -> int:
-    """Counts the strangers that get an answer, or are closed, before the time is over."""
+    """Counts the peers that get an answer, or are closed, within the time limit."""
     count, end = 0, time.monotonic() + PATIENCE_S
     with selectors.DefaultSelector() as waiting:
         for connected in peers:

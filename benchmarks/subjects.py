@@ -1,7 +1,7 @@
 """The measured programs: the router with a policy of 100 users, and the floor.
 
-Both are started anew for a benchmark run, on ports that the system chooses, and both are told to serve the same clients
-in the clear and over TLS.
+Both are started for each benchmark run, on ports that the system chooses. Both serve the same clients, unencrypted and
+over TLS.
 """
 
 import datetime
@@ -28,9 +28,9 @@ from benchmarks.processes import Process
 
 USERS = 100
 TEAMS = 20
-# The user of all measurements but the ones of password hashing.
+# The user of all measurements, except those of password hashing.
 USER = "user-042"
-# The user with a password hashed as qdpasswd would; hashing is slow on purpose and would hide everything else.
+# The user with a password hashed as by qdpasswd. Hashing is slow by design and would hide everything else.
 SLOW_USER = "user-099"
 CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
 LOAD_PASSWORD_VARIABLE = "PALISADE_BENCH_PASSWORD"
@@ -88,7 +88,7 @@ listener {{
     authenticators: slow
 }}
 """
-# Of a router in a chain; its neighbours are on loopback, as it is.
+# Of a router in a chain, whose neighbours are on loopback too.
 ROUTERS_CONFIGURATION = """\
 listener {
     name: routers
@@ -139,12 +139,12 @@ mech_list: PLAIN SCRAM-SHA-256 ANONYMOUS EXTERNAL
 class Subject:
     """A running router or floor.
 
-    login        options with which the load client logs in; the password goes through the environment
+    login        options with which the load client logs in; the password is passed in the environment
     tls_port     TLS from the first byte
-    directory_tls_port  the same, for a user of an LDAP directory; 0 where there is none
-    slow_tls_port  the same, for the user whose password is hashed as qdpasswd would. In a file of its own: each login
-                 computes a hash of each cost in its file
-    ready_after_s  from starting the process until it said that it serves
+    directory_tls_port  the same, for a user of an LDAP directory; 0 without one
+    slow_tls_port  the same, for the user whose password is hashed as by qdpasswd. That user has a separate file, since
+                   each login computes a hash of each cost in its file
+    ready_after_s  from starting the process until it reported that it serves
     """
 
     name: str
@@ -169,7 +169,10 @@ class Site:
 
     @classmethod
     def make(cls, folder: Path, *, router_command: str, is_floor_on_uvloop: bool) -> "Site":
-        """router_command  how to start qdrouterd; ` -c FILE` is added. "" for the one of this checkout."""
+        """Writes the files of a run.
+
+        router_command  how to start qdrouterd; ` -c FILE` is added. "" for the one of this checkout.
+        """
         password = secrets.token_urlsafe(12)
         for name in ("sasl", "policy", "audit"):
             (folder / name).mkdir()
@@ -188,9 +191,9 @@ class Site:
 
     @contextmanager
     def router(self, directory_url: str = "", *, more: str = "") -> Iterator[Subject]:
-        """The router, until the end of the body. Errors: ProcessError when it does not come up.
+        """Yields the router, until the end of the body. Errors: ProcessError if it does not start.
 
-        directory_url  of an LDAP directory that a listener more asks
+        directory_url  of an LDAP directory, for an additional listener
         more           sections of its configuration
         """
         listeners: tuple[str, ...] = LISTENERS
@@ -228,9 +231,9 @@ class Site:
 
     @contextmanager
     def chain(self, count: int) -> Iterator[tuple[Subject, ...]]:
-        """So many routers, each connected to the next, from the senders' to the receivers'.
+        """Yields `count` routers, each connected to the next, from the senders' to the receivers'.
 
-        Errors  ProcessError when they do not come up, or the first finds no way to the last
+        Errors  ProcessError if they do not start, or the first finds no way to the last
         """
         with ExitStack() as stack:
             routers: list[Subject] = []
@@ -266,7 +269,7 @@ class Site:
 
     @contextmanager
     def floors(self, count: int) -> Iterator[tuple[Subject, ...]]:
-        """So many floors, each of which sends all that it gets to the next. Errors: as of `floor`."""
+        """Yields `count` floors, each of which sends everything to the next. Errors: as for `floor`."""
         with ExitStack() as stack:
             floors: list[Subject] = []
             for _ in range(count):
@@ -275,9 +278,9 @@ class Site:
 
     @contextmanager
     def floor(self, *, to: int = 0) -> Iterator[Subject]:
-        """The floor, until the end of the body. Errors: ProcessError when it does not come up.
+        """Yields the floor, until the end of the body. Errors: ProcessError if it does not start.
 
-        to  the port of another, to which it sends all that it gets
+        to  the port of another floor, to which it sends everything
         """
         files = [str(self.folder / "server.crt"), str(self.folder / "server.key")]
         onward = ["--to", str(to)] if to else []
@@ -302,7 +305,10 @@ def _user(number: int) -> str:
 
 
 def _vhost() -> dict[str, object]:
-    """One vhost of 20 teams of five. It allows the addresses of every measured message, and by no mere `*`."""
+    """Returns one vhost with 20 teams of five.
+
+    It allows the addresses of all measured messages, but not by a plain `*`.
+    """
     groups = {}
     for team in range(TEAMS):
         addresses = f"team-{team}.*, ${{user}}.*, shared.news, bench, bench.*, crowd.*, multicast.*"
@@ -316,12 +322,12 @@ def _vhost() -> dict[str, object]:
             "maxReceivers": 100,
             "allowDynamicSource": True,
         }
-    # The load client sends the address it connects to as its hostname.
+    # The load client sends the address that it connects to as its hostname.
     return {"hostname": HOSTNAME, "aliases": "127.0.0.1", "allowUnknownUser": False, "groups": groups}
 
 
 def _write_certificate(folder: Path) -> None:
-    """server.crt and server.key: self-signed, P-256, for 127.0.0.1."""
+    """Writes server.crt and server.key: self-signed, P-256, for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTNAME)])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,10 +1,10 @@
-"""The daemon on an event loop that keeps account of itself: `python -m benchmarks.watched ACCOUNTS -c FILE`.
+"""The daemon on an event loop that measures itself: `python -m benchmarks.watched ACCOUNTS -c FILE`.
 
-A round trip seen from outside includes other work of the machine. Here the loop itself is timed: from one return of
-its selector to the next call, in wall and in processor time, so that a hold of our own making shows in both. It runs on
-asyncio's own loop: uvloop cannot be looked into.
+A round trip seen from outside includes other work of the machine. Here the loop itself is timed, from one return of its
+selector to the next call, in wall and processor time. So our own delays show in both. It runs on asyncio's own loop,
+because uvloop cannot be instrumented.
 
-SIGUSR1 begins a new account, SIGUSR2 adds it to the file ACCOUNTS, as one line of JSON.
+SIGUSR1 begins a new account. SIGUSR2 appends it to the file ACCOUNTS, as one line of JSON.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ from typing import Any
 
 @dataclass(slots=True)
 class Account:
-    """turns        of the loop
+    """The measurements of a loop.
+
+    turns            of the loop
     wall_ms, cpu_ms  the longest turn; not necessarily the same one
     total_cpu_ms     of all turns
     over_5_ms        turns that took more than 5 ms of processor time
@@ -93,7 +95,10 @@ class Policy(asyncio.DefaultEventLoopPolicy):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """arguments  of the daemon, with the file of the accounts in the second place."""
+    """Runs the daemon.
+
+    arguments  of the daemon, with the file of the accounts as the second
+    """
     program, accounts, *rest = arguments
     sys.modules["uvloop"] = None  # type: ignore[assignment]
     asyncio.set_event_loop_policy(Policy(Path(accounts)))

@@ -1,6 +1,6 @@
-"""The few bytes of a client's login, sent in one go, and the answer that confirms it.
+"""The few bytes of a client's login, sent together, and the answer that confirms it.
 
-Not an AMQP client: no state, no flow control. It costs the measuring process next to nothing.
+Not an AMQP client: no state, no flow control. It costs the measuring process almost nothing.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _ACCEPTED, _SOURCE, _TARGET = 0x24, 0x28, 0x29
 
 
 class RefusedError(Exception):
-    """The peer did not let the client in."""
+    """The peer refused the client."""
 
 
 def _frame(kind: int, code: int, *fields: object) -> bytes:
@@ -33,7 +33,10 @@ def _frame(kind: int, code: int, *fields: object) -> bytes:
 
 
 def login(*, user: str, password: str, hostname: str, source: str | None = None) -> bytes:
-    """Headers, SASL PLAIN and Open in one piece; with `source` also a session and a receiving link without credit."""
+    """Returns headers, SASL PLAIN and Open together.
+
+    source  also a session and a receiving link without credit
+    """
     response = f"\0{user}\0{password}".encode()
     parts = [
         SASL_HEADER,
@@ -58,13 +61,13 @@ class ScramLogin:
         self._keys: dict[tuple[bytes, int], tuple[bytes, bytes]] = {}
 
     def begin(self) -> tuple[bytes, str]:
-        """What to send, and the client's first message without its header, which `answer` wants."""
+        """Returns the bytes to send, and the client's first message without its header, which `answer` needs."""
         first = f"n={self._user},r={secrets.token_urlsafe(18)}"
         init = _frame(1, _SASL_INIT, symbol("SCRAM-SHA-256"), f"n,,{first}".encode())
         return SASL_HEADER + init, first
 
     def answer(self, first: str, challenge: bytes) -> bytes:
-        """What to send to the server's challenge."""
+        """Returns the answer to the server's challenge."""
         text = challenge.decode()
         nonce, salt, iterations = (part[2:] for part in text.split(",")[:3])
         chosen = b64decode(salt), int(iterations)
@@ -80,22 +83,22 @@ class ScramLogin:
         return _frame(1, _SASL_RESPONSE, response)
 
     def confirm(self) -> bytes:
-        """What to send to the server's second challenge, its own proof."""
+        """Returns the answer to the server's second challenge, its own proof."""
         return _frame(1, _SASL_RESPONSE, b"")
 
     def end(self) -> bytes:
-        """What to send after the outcome."""
+        """Returns the bytes to send after the outcome."""
         return self._last
 
 
 def challenge_in(data: bytes) -> bytes | None:
-    """The challenge of the server, None before it has come whole. Errors: RefusedError"""
+    """Returns the challenge of the server, None before it is complete. Errors: RefusedError"""
     fields = _answer_in(data, _SASL_CHALLENGE)
     return None if fields is None else bytes(fields[0])
 
 
 def is_accepted(data: bytes) -> bool:
-    """Has the outcome of the login come? Errors: RefusedError"""
+    """Returns whether the outcome of the login has arrived. Errors: RefusedError"""
     fields = _answer_in(data, _SASL_OUTCOME)
     if fields is not None and fields[0] != 0:
         raise RefusedError("the peer refused the login")
@@ -103,7 +106,7 @@ def is_accepted(data: bytes) -> bool:
 
 
 def _answer_in(data: bytes, code: int) -> list[Any] | None:
-    """The fields of a SASL frame, None before it has come whole."""
+    """Returns the fields of a SASL frame, None before it is complete."""
     start = data.find(bytes([0x00, 0x53, code])) - 8
     if start < 0 or len(data) < (end := start + int.from_bytes(data[start : start + 4])):
         return None
@@ -122,9 +125,9 @@ class Admission:
         self._input = bytearray()
 
     def receive(self, data: bytes) -> bool:
-        """True once the peer's answer to the last frame of the login has come.
+        """Returns True once the peer has answered the last frame of the login.
 
-        Errors  RefusedError when it closes instead, or says no.
+        Errors  RefusedError if it closes instead, or refuses.
         """
         if not data:
             raise RefusedError("the peer closed the connection")
@@ -149,11 +152,11 @@ class Admission:
         return False
 
 
-# Clients of several links, for loads of their own
+# Clients with several links, for special loads
 
 
 class Frame(NamedTuple):
-    """One AMQP frame: the code of its performative, and everything behind its header."""
+    """One AMQP frame: the code of its performative, and everything after its header."""
 
     code: int
     data: bytes
@@ -165,7 +168,7 @@ class Frame(NamedTuple):
 
 
 def frames(kept: bytearray, data: bytes) -> Iterator[Frame]:
-    """The whole frames in what came, after what was kept; the rest is kept. Headers and heartbeats are passed over."""
+    """Yields the complete frames in new data after kept data, and keeps the rest. Skips headers and heartbeats."""
     kept += data
     at = 0
     while len(kept) - at >= 8:
@@ -182,7 +185,7 @@ def frames(kept: bytearray, data: bytes) -> Iterator[Frame]:
 
 
 def anonymous(hostname: str) -> bytes:
-    """Headers, SASL ANONYMOUS, Open and one session."""
+    """Returns headers, SASL ANONYMOUS, Open and one session."""
     init, opened = _frame(1, _SASL_INIT, symbol("ANONYMOUS")), _frame(0, _OPEN, "bench", hostname)
     return SASL_HEADER + init + AMQP_HEADER + opened + session()
 
@@ -193,7 +196,7 @@ def session() -> bytes:
 
 
 def presettled(number: int, body: bytes) -> bytes:
-    """A message on handle 0 that is settled already."""
+    """Returns a settled message on handle 0."""
     frame = _frame(0, TRANSFER, uint(0), uint(number), number.to_bytes(4, "big"), uint(0), True)
     section = b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
     return (len(frame) + len(section)).to_bytes(4, "big") + frame[4:] + section
@@ -205,7 +208,10 @@ def receiver(address: str, handle: int) -> bytes:
 
 
 def sender(address: str | None, handle: int) -> bytes:
-    """address  None: an anonymous one"""
+    """Returns an Attach of a sender.
+
+    address  None: an anonymous one
+    """
     source, target = Described(ulong(_SOURCE), []), Described(ulong(_TARGET), [address])
     return _frame(0, ATTACH, f"s{handle}", uint(handle), False, None, None, source, target, None, None, uint(0))
 
@@ -220,7 +226,7 @@ def accepted(first: int, last: int) -> bytes:
 
 
 def until_attached(connected: socket.socket, links: int, kept: bytearray) -> list[Frame]:
-    """Read until so many links are attached: the frames that came, the beginning of another in `kept`.
+    """Reads until `links` links are attached. Returns the frames read; the beginning of another one stays in `kept`.
 
     Errors  RefusedError
     """

@@ -1,4 +1,4 @@
-"""The parsers of all commands, for what is written from them: completions and manual pages."""
+"""The parsers of all commands, from which completions and manual pages are written."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ Parser = argparse.ArgumentParser
 
 
 def parsers() -> Mapping[str, Parser]:
-    """By name of the command: all but the daemons, whose options are those of getopt."""
+    """Returns parsers by name of the command: all except the daemons, whose options are parsed by getopt."""
     return {
         "qdstat": qdstat.parser(),
         "qdmanage": qdmanage.parser(),
@@ -27,7 +27,7 @@ def parsers() -> Mapping[str, Parser]:
 
 
 def verbs_of(parser: Parser) -> Iterator[tuple[str, Parser, str]]:
-    """Name, parser and a line of help of each verb; none where the command has none."""
+    """Yields name, parser and a line of help for each verb; none if the command has no verbs."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             helps = {each.dest: each.help or "" for each in action._choices_actions}

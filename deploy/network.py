@@ -1,9 +1,9 @@
-"""Run a network on 127.0.0.1: three interior routers in a ring and two edge routers, over mutual TLS: `make network`.
+"""Runs a network on 127.0.0.1: three interior routers in a ring and two edge routers, over mutual TLS: `make network`.
 
-The configurations are those of policies/network, copied into the ignored folder .run/network, where they may be edited;
-a second run keeps them, and the certificates. The key of the certificate authority never touches the disk: it signs a
-certificate for each router, for the client `demo` and for the operator, and is forgotten. The operator has a password
-as well, for the web console of router A; only its hash is kept.
+The configurations come from policies/network. They are copied into the ignored folder .run/network, where they may be
+edited; a second run keeps them and the certificates. The key of the certificate authority is never on disk: it signs a
+certificate for each router, for the client `demo` and for the operator, and is forgotten. The operator also has a
+password, for the web console of router A; only its hash is kept.
 """
 
 import argparse
@@ -40,13 +40,13 @@ from auth.authority import make_authority, pem
 INTERIORS = ("A", "B", "C")
 EDGES = ("E1", "E2")
 CLIENTS = ("demo", "operator")
-# The least of those in policies/network; --port moves all of them alike. The routers' client ports follow each other.
+# The lowest port in policies/network; --port moves all ports together. The routers' client ports are consecutive.
 FIRST_PORT = 5771
 START_TIMEOUT_S = 30.0
 
 
 def make_certificates(tls: Path) -> None:
-    """A CA, and a certificate for each router and client; all anew when any file of them is missing."""
+    """Makes a CA, and a certificate for each router and client. Makes all of them again if any file is missing."""
     holders = (*INTERIORS, *EDGES, *CLIENTS)
     names = ["ca.crt", *(f"{holder}.{kind}" for holder in holders for kind in ("crt", "key"))]
     if all((tls / name).is_file() for name in names):
@@ -70,7 +70,7 @@ mech_list: EXTERNAL PLAIN
 
 
 def make_operator(run: Path) -> None:
-    """Create the user `operator`, if it is not there yet. Errors: QuickstartError."""
+    """Creates the user `operator` if it does not exist. Errors: QuickstartError."""
     (run / "sasl").mkdir(mode=0o700, exist_ok=True)
     if not (run / "sasl" / "qdrouterd.conf").exists():
         write_new(run / "sasl" / "qdrouterd.conf", SASL_CONFIGURATION.encode())
@@ -78,7 +78,7 @@ def make_operator(run: Path) -> None:
 
 
 def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
-    """The configurations and the policy, where they are not there yet."""
+    """Copies the configurations and the policy, unless they exist already."""
     (run / "policy").mkdir(mode=0o700, exist_ok=True)
     (run / "audit").mkdir(mode=0o700, exist_ok=True)
     example = resources.files("policies").joinpath("network")
@@ -88,7 +88,7 @@ def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
 
 
 def client_ports(run: Path, routers: tuple[str, ...]) -> dict[str, int]:
-    """The port of each router's first listener, which is for clients. Errors: QuickstartError."""
+    """Returns the port of each router's first listener, which is for clients. Errors: QuickstartError."""
     found = {}
     for router in routers:
         path = run / f"{router}.conf"
@@ -99,7 +99,7 @@ def client_ports(run: Path, routers: tuple[str, ...]) -> dict[str, int]:
 
 
 def move_ports(run: Path, routers: tuple[str, ...], first: int) -> None:
-    """Write the ports of all configurations anew, so that the least of them is `first`."""
+    """Changes the ports in all configurations, so that the lowest is `first`."""
     by = first - min(client_ports(run, routers).values())
     for router in routers:
         path = run / f"{router}.conf"
@@ -107,7 +107,7 @@ def move_ports(run: Path, routers: tuple[str, ...], first: int) -> None:
 
 
 def refuse_used_ports(run: Path, routers: tuple[str, ...]) -> None:
-    """Errors: QuickstartError when a listener's port is somebody's."""
+    """Checks that all listener ports are free. Errors: QuickstartError."""
     for router in routers:
         text = (run / f"{router}.conf").read_text()
         listeners = text.partition("\nconnector {")[0]
@@ -130,9 +130,9 @@ class Network:
         self.is_stopping = False
 
     def start(self, router: str, port: int) -> None:
-        """Start a router and wait until it serves: those that connect to it then find it at once.
+        """Starts a router and waits until it serves, so that routers which connect to it find it at once.
 
-        Errors  QuickstartError when it ends, or does not serve in time.
+        Errors  QuickstartError if it ends, or does not serve in time.
         """
         log = (self._run / f"{router}.log").open("wb")
         with log:
@@ -146,7 +146,7 @@ class Network:
             time.sleep(0.05)
 
     def wait(self) -> int:
-        """Until it is to stop, or one has ended by itself. Returns the exit status."""
+        """Waits until the network must stop, or a router has ended by itself. Returns the exit status."""
         while not self.is_stopping and all(process.poll() is None for process in self._processes.values()):
             time.sleep(0.2)
         return (
@@ -173,7 +173,7 @@ def _answers(port: int) -> bool:
 
 
 def commands(run: Path, ports: dict[str, int]) -> list[tuple[str, str]]:
-    """Things to try, each with its command, for a shell in the checkout."""
+    """Returns things to try, each with its command, for a shell in the checkout."""
     bin_, here = shown(BIN), shown(run)
     sender, receiver = EDGES
 
@@ -214,7 +214,7 @@ def main() -> int:
     network = Network(run)
     with own_terminal():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # No more than this: whatever is interrupted may hold the lock of a process.
+            # No more than this: the interrupted code may hold the lock of a process.
             signal.signal(number, lambda *_: setattr(network, "is_stopping", True))
         try:
             make_certificates(run / "tls")

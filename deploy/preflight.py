@@ -1,6 +1,6 @@
-"""Name everything the build needs and this machine lacks, in one go and with the command that installs it.
+"""Names everything that the build needs and this machine lacks, together with the command that installs it.
 
-Runs under the system's Python, before there is a virtual environment, hence the standard library only.
+Runs under the system's Python, before there is a virtual environment, so it uses only the standard library.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ OLDEST_PYTHON = (3, 11)
 
 
 def missing_packages() -> list[str]:
-    """Debian packages that pip needs to build python-qpid-proton in a virtual environment."""
+    """Returns the Debian packages that pip needs to build python-qpid-proton in a virtual environment."""
     missing = []
     if importlib.util.find_spec("ensurepip") is None:
         missing.append("python3-venv")
@@ -35,7 +35,7 @@ def main() -> int:
         return 1
     if shutil.which("java") is None:
         print("No JDK found: qdaudit and its tests need one (apt-get install openjdk-17-jre-headless)")
-    # In sbin, which is not in everybody's PATH.
+    # In sbin, which is not in every user's PATH.
     if not any(shutil.which(path) for path in ("slapd", "/usr/sbin/slapd")):
         print("No slapd found: the tests of LDAP need one (apt-get install slapd)")
     return 0

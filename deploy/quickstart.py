@@ -1,8 +1,8 @@
-"""Make a secured router out of nothing and run it in the foreground: `make run`.
+"""Makes a new, secured router and runs it in the foreground: `make run`.
 
-Everything lives in the ignored folder .run/. Existing files are kept, so a second run has the same certificates, users,
-policy and audit records, and the commands of the first work again. The users' passwords are in files that only their
-owner may read. The key of the certificate authority, which signs two certificates, never touches the disk.
+All its files are in the ignored folder .run/. Existing files are kept, so a second run has the same certificates,
+users, policy and audit records, and the same commands work again. The users' passwords are in files that only their
+owner may read. The key of the certificate authority, which signs two certificates, is never on disk.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from auth.verifiers.files import UserFile, UserFileError, set_user
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 DEFAULT_PORT = 5671
-# Of the listeners PORT takes user names and passwords, PORT + 2 client certificates as well, PORT + 3 speaks HTTP.
+# The listener on PORT accepts user names and passwords, PORT + 2 also client certificates, and PORT + 3 HTTP.
 CERTIFICATE_PORT_OFFSET = 2
 CONSOLE_PORT_OFFSET = 3
 CERTIFICATE_DAYS = 397
@@ -38,7 +38,7 @@ HERE = ("localhost", "127.0.0.1", "::1")
 USERS = ("operator", "alice")
 PASSWORD_BYTES = 18
 CONSOLE_LISTENER = re.compile(r"^listener \{\n\s*name: console\n[^}]*?^\s*port:\s*(\d+)", re.MULTILINE)
-# Built by `make console`; the router serves them.
+# Built by `make console`. The router serves these files.
 CONSOLE_FILES = ROOT / "router" / "web" / "console" / "dist" / "index.html"
 PORT_LINE = re.compile(r"^(\s*port:\s*)(\d+)", re.MULTILINE)
 
@@ -120,13 +120,13 @@ class QuickstartError(Exception):
 
 
 def write_new(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file that must not exist yet; it never has wider permissions than `mode`."""
+    """Writes a file that must not exist yet. It never has wider permissions than `mode`."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
 
 
 def make_certificates(tls: Path) -> None:
-    """A CA, a server and a client certificate; all three anew when any file of them is missing."""
+    """Makes a CA, a server and a client certificate. Makes all three again if any file is missing."""
     names = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
     if all((tls / name).is_file() for name in names):
         refuse_expired(tls)
@@ -143,7 +143,7 @@ def make_certificates(tls: Path) -> None:
 def write_pair(
     tls: Path, file: str, authority: Authority, name: str, *, hosts: Sequence[str] = (), is_client: bool = True
 ) -> None:
-    """A key, and its certificate as of auth.authority.sign."""
+    """Writes a key, and its certificate from auth.authority.sign."""
     key = new_key()
     signed = sign(authority, name, key.public_key(), CERTIFICATE_DAYS, hosts=hosts, is_client=is_client)
     write_new(tls / f"{file}.crt", pem(signed), 0o644)
@@ -151,7 +151,10 @@ def write_pair(
 
 
 def refuse_expired(tls: Path) -> None:
-    """Errors: QuickstartError when a certificate is over, which would otherwise show as a puzzling TLS failure."""
+    """Checks that no certificate has expired, since the TLS failure would be hard to understand.
+
+    Errors: QuickstartError.
+    """
     for path in sorted(tls.glob("*.crt")):
         until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
         if until < datetime.datetime.now(datetime.UTC):
@@ -159,7 +162,7 @@ def refuse_expired(tls: Path) -> None:
 
 
 def make_users(path: Path, folder: Path, names: tuple[str, ...]) -> None:
-    """Create the users that are missing, or of whom no password is kept, each with its file of a password.
+    """Creates the users that are missing, or whose password file is missing, each with its password file.
 
     path    the file of users
     folder  of the passwords, one file each
@@ -180,9 +183,9 @@ def make_users(path: Path, folder: Path, names: tuple[str, ...]) -> None:
 
 
 def make_configuration(run: Path, port: int | None) -> int:
-    """Write the missing parts of configuration and policy; returns the port of the first listener.
+    """Writes the missing parts of configuration and policy. Returns the port of the first listener.
 
-    port    None keeps the ports of an existing configuration; a number is put into it.
+    port    None keeps the ports of an existing configuration; a number replaces them.
     """
     for folder in ("sasl", "policy", "audit"):
         (run / folder).mkdir(mode=0o700, exist_ok=True)
@@ -208,7 +211,7 @@ def make_configuration(run: Path, port: int | None) -> int:
 
 
 def console_url(configuration: Path) -> str | None:
-    """None: the configuration has no listener for the console."""
+    """Returns the URL of the console. None if the configuration has no listener for it."""
     found = CONSOLE_LISTENER.search(configuration.read_text())
     return f"https://127.0.0.1:{found[1]}/" if found else None
 
@@ -236,8 +239,9 @@ def refuse_used_ports(run: Path, port: int) -> None:
 
 
 def commands(run: Path, port: int) -> list[tuple[str, str]]:
-    """Things to try, each with its command, for a shell in the checkout. No secret stands in them: passwords come out
-    of files, so that `ps` does not show them.
+    """Returns things to try, each with its command, for a shell in the checkout.
+
+    The commands contain no secrets: they read passwords from files, so that `ps` does not show them.
     """
     bin_, here = shown(BIN), shown(run)
     bus = f"-b amqps://127.0.0.1:{port} --ssl-trustfile {here}/tls/ca.crt"
@@ -262,12 +266,12 @@ def commands(run: Path, port: int) -> list[tuple[str, str]]:
 
 
 def shown(path: Path) -> str:
-    """A path as the commands have it: short where it is below the checkout, quoted where it must be."""
+    """Returns a path as written in the commands: relative if it is in the checkout, quoted if necessary."""
     return shlex.quote(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
 
 
 def introduce(run: Path, port: int) -> None:
-    """Print the commands to paste."""
+    """Prints the commands to paste."""
     print("\nIn another terminal:\n")
     print(f"  cd {shlex.quote(str(ROOT))}")
     print(f"\n  The passwords of {' and '.join(USERS)} are in {shown(run)}/passwords, which only you may read.")
@@ -281,23 +285,25 @@ def introduce(run: Path, port: int) -> None:
 
 
 def run_router(run: Path) -> int:
-    """Run qdrouterd until it ends; 0 when it was told to stop."""
+    """Runs qdrouterd until it ends. Returns 0 if it was asked to stop."""
     with own_terminal():
-        # Ctrl-C is the router's to answer; a handler, unlike SIG_IGN, is not inherited by it.
+        # The router itself handles Ctrl-C. Unlike SIG_IGN, it does not inherit a handler.
         signal.signal(signal.SIGINT, lambda *_: None)
         router = subprocess.Popen([BIN / "qdrouterd", "-c", run / "qdrouterd.conf"])
         # The router ignores SIGHUP by design, and would outlive a closed terminal.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: router.terminate())
         status = router.wait()
-    # By custom qdrouterd ends itself with SIGINT once it has stopped gracefully.
+    # By convention qdrouterd ends itself with SIGINT after it has stopped gracefully.
     return 0 if status == -signal.SIGINT else status
 
 
 @contextlib.contextmanager
 def own_terminal() -> Iterator[None]:
-    """Keep Ctrl-C from make, which would report a clean stop as an error: move this process into a process group of
-    its own and point the terminal at it, where there is a terminal and this group has it. Given back at the end.
+    """Keeps Ctrl-C from make, which would report a clean stop as an error.
+
+    Moves this process into its own process group and makes it the terminal's foreground group, if there is a terminal
+    and the present group has it. Undone at the end.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)
@@ -309,8 +315,8 @@ def own_terminal() -> Iterator[None]:
         if os.tcgetpgrp(terminal) != group:
             yield
             return
-        # Changing the terminal's group from a group that does not have it would stop us; so would Ctrl-Z, and make
-        # could not be told to continue.
+        # To change the terminal's group from a background group would stop this process. So would Ctrl-Z, and make
+        # could not continue it.
         for number in (signal.SIGTTOU, signal.SIGTSTP):
             signal.signal(number, signal.SIG_IGN)
         os.setpgid(0, 0)

@@ -1,4 +1,4 @@
-"""Reads the attribute values of vhosts and groups: the accepted values, and the exact words for the refused ones.
+"""Reads the attribute values of vhosts and groups: the accepted values, and the exact error texts for refused ones.
 
 Source: docs/spec/policy-and-auth.md §2.2.
 """
@@ -11,7 +11,8 @@ from typing import Final
 from policy.hosts import Resolve
 
 MAX_CONNECTIONS = 65535
-# What is stripped around an item (§2.2). Attack: without its no-break space a name that nobody has is `*`, everybody.
+# The characters stripped around an item (§2.2). Attack: a user name of `*` and a no-break space, which no user has,
+# would become `*`, all users, if the no-break space were stripped.
 BLANKS: Final = " \t\r\n"
 _INTEGER = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 # Stops a number of a million digits from occupying the router for minutes: Python converts in quadratic time.
@@ -25,10 +26,10 @@ Place = tuple[int, int]  # line, column; 1-based
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLocation:
-    """Where a section of a file, such as a vhost, is written.
+    """The place of a section of a file, such as a vhost.
 
     line, column  of its beginning, 1-based
-    places        path inside the attribute map -> place of the key, or of the value where it has none, as far as the
+    places        path inside the attribute map -> place of the key, or of the value if it has no key, as far as the
                   reader knows: ("groups", "apps", "targets", 0)
     """
 
@@ -38,12 +39,12 @@ class SourceLocation:
     places: Mapping[Path, Place] = field(default_factory=dict, hash=False)
 
     def line_of(self, path: Path) -> int | None:
-        """The line of `path`, or of the nearest enclosing thing whose place is known."""
+        """Returns the line of `path`, or of the nearest enclosing value whose place is known."""
         place = self._nearest(path)
         return self.line if place is None else place[0]
 
     def column_of(self, path: Path) -> int:
-        """The column of the place `line_of` finds; 1 where it is not known."""
+        """Returns the column of the place that `line_of` finds; 1 if it is unknown."""
         place = self._nearest(path)
         return self.column if place is None else place[1]
 
@@ -55,7 +56,7 @@ class SourceLocation:
 
 
 class PolicyError(Exception):
-    """A ruleset is refused. str() is exactly the text of §2.2; `file` and `line` say where, if that is known."""
+    """A ruleset is refused. str() is exactly the text of §2.2. `file` and `line` give the place, if it is known."""
 
     def __init__(self, text: str, *, file: str | None = None, line: int | None = None) -> None:
         super().__init__(text)
@@ -64,17 +65,17 @@ class PolicyError(Exception):
 
 
 class InvalidValue(Exception):
-    """One value is wrong; str() is the part of §2.2's text that speaks of the value."""
+    """One value is wrong. str() is the part of §2.2's text about the value."""
 
 
 def refuse_null(value: object) -> None:
-    """A null is no absent attribute: it would stand for the default, which may allow more. Raises InvalidValue."""
+    """Refuses a null. It would mean the default, which may allow more than an absent value. Raises InvalidValue."""
     if value is None:
         raise InvalidValue("is null: give it a value, or leave it out.")
 
 
 def read_integer(value: object, maximum: int | None = None, *, minimum: int = 0) -> int:
-    """An integer ≥ `minimum`: a JSON number (truncated) or a numeric string. Raises InvalidValue."""
+    """Returns an integer ≥ `minimum`, from a JSON number (truncated) or a numeric string. Raises InvalidValue."""
     number: int | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -93,7 +94,7 @@ def read_integer(value: object, maximum: int | None = None, *, minimum: int = 0)
 
 
 def read_boolean(value: object) -> bool:
-    """A JSON boolean or true/false in any case; yes, no, on, off, 0 and 1 are refused. Raises InvalidValue."""
+    """Returns a JSON boolean, or true/false in any case. Refuses yes, no, on, off, 0 and 1. Raises InvalidValue."""
     if isinstance(value, bool):
         return value
     word = value.lower() if isinstance(value, str) else ""
@@ -103,15 +104,15 @@ def read_boolean(value: object) -> bool:
 
 
 def split_items(value: object) -> list[str]:
-    """The items of a CSV string or a JSON list as they stand there, blank ones too.
+    """Returns the items of a CSV string or a JSON list as written, including blank ones.
 
-    Only commas separate; BLANKS around the items of a CSV string are stripped, those of a list are taken as they are: a
-    name of LDAP or an address may have commas in it. Raises InvalidValue.
+    Only commas separate items. BLANKS around the items of a CSV string are stripped. The items of a list are unchanged,
+    since an LDAP name or an address may contain commas. Raises InvalidValue.
     """
     if isinstance(value, str):
         return [item.strip(BLANKS) for item in value.split(",")]
     if not isinstance(value, list | tuple):
-        # The missing quote is the C router's, whose texts operators search their logs for.
+        # The missing quote is in the C router's text, which operators search for in their logs.
         raise InvalidValue(f"has illegal value '{value}'. Type must be 'str' or 'list' but is '{type(value)};")
     for item in value:
         if not isinstance(item, str):
@@ -120,33 +121,33 @@ def split_items(value: object) -> list[str]:
 
 
 def split_names(value: object) -> list[str]:
-    """As `split_items`, of users: a list is one text with commas, so that "a,b" is two names.
+    """Returns user names as `split_items` does, but splits list items at commas too: "a,b" is two names.
 
-    The C router reads it so. Attack: `" bob "` would be nobody, and bob in a group that allows more.
+    The C router reads them so. Attack: `" bob "` would match no user, and bob would be in a group that allows more.
     """
     return [name.strip(BLANKS) for item in split_items(value) for name in item.split(",")]
 
 
 def read_names(value: object) -> tuple[str, ...]:
-    """As `read_items`, of users. Raises InvalidValue."""
+    """Returns user names as `read_items` does. Raises InvalidValue."""
     return tuple(dict.fromkeys(item for item in split_names(value) if item))
 
 
 def notes_on_names(value: object) -> Iterator[str]:
-    """Of each item in a list of users that is several users: that it is. A name with a comma cannot be listed."""
+    """Yields a note on each list item that is several users. A name with a comma cannot be listed."""
     for item in value if isinstance(value, list | tuple) else ():
         if len(names := read_names(item)) > 1:
             yield f"item '{item}' is the users {', '.join(map(repr, names))}: commas separate in a list too"
 
 
 def read_items(value: object) -> tuple[str, ...]:
-    """The items without blank ones and without repetitions, in the order written. Raises InvalidValue."""
+    """Returns the items without blank and repeated ones, in the order written. Raises InvalidValue."""
     return tuple(dict.fromkeys(item for item in split_items(value) if item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One vhost being read, with the means to resolve names, to warn and to word an error."""
+    """One vhost that is being read, with functions to resolve names, to warn and to word an error."""
 
     vhost: str
     source: SourceLocation | None
@@ -154,7 +155,7 @@ class Reading:
     warnings: list[str]
 
     def error(self, text: str, *path: str | int) -> PolicyError:
-        """The refusal of the vhost for the value at `path` of its attribute map."""
+        """Returns the error that refuses the vhost because of the value at `path` of its attribute map."""
         source = self.source
         return PolicyError(
             f"Policy '{self.vhost}' is invalid: {text}",

@@ -1,7 +1,7 @@
-"""The bans: of an address or network, a user, or a user at an address. State that the daemon owns, as usage.py is.
+"""The set of bans: of an address or network, a user, or a user at an address. The daemon owns it, like usage.py.
 
-Pure: the clock is an argument. A ban holds until its owner takes it out; `due` says when that is, so that a ban and
-the entity which shows it end together. Source: docs/spec/policy-and-auth.md §3.15.
+Pure: the clock is an argument. A ban holds until its owner removes it. `due` says when, so that a ban ends together
+with the entity that shows it. Source: docs/spec/policy-and-auth.md §3.15.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from policy.hosts import HostError, HostRanges, parse_address, parse_network
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Stops a program that bans by management, and forgets to end its bans, from filling the memory.
+# Stops a program that adds bans by management, but never removes them, from filling the memory.
 MAX_MANUAL: Final = 10_000
-# Stops an attacker with endless addresses from filling it by being banned: the one that ends first makes way.
+# Stops an attacker with endless addresses from filling the memory with bans. The ban that ends first is removed.
 MAX_AUTOMATIC: Final = 10_000
-# A user's name as authentication admits it at most (auth.credentials); a ban of more could never match.
+# The longest user name that authentication accepts (auth.credentials). A ban of a longer one could never match.
 MAX_USER_CHARACTERS: Final = 1024
-# A line of the log and an audit event have it each time.
+# Each log line and audit event repeats it.
 MAX_REASON_CHARACTERS: Final = 512
 MAX_SECONDS: Final = 100 * 365 * 86400
 
@@ -29,7 +29,7 @@ NOBODY: Final = HostRanges()
 
 
 class BanError(Exception):
-    """A ban is refused; str() says why and names the remedy. `attribute` is the one to blame."""
+    """A ban is refused. str() gives the reason and the remedy. `attribute` is the one at fault."""
 
     def __init__(self, text: str, attribute: str | None = None) -> None:
         super().__init__(text)
@@ -38,10 +38,12 @@ class BanError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ban:
-    """name    unique
-    network  the addresses it holds for; None: all
-    user     as authenticated, compared as it stands; None: every user from the network. One of the two is given
-    until    monotonic seconds; `inf`: for good
+    """One ban.
+
+    name     unique
+    network  the addresses to which it applies; None: all
+    user     as authenticated, compared literally; None: every user from the network. At least one of the two is given
+    until    monotonic seconds; `inf`: forever
     reason   for people; "" for none
     """
 
@@ -53,7 +55,7 @@ class Ban:
     is_automatic: bool = False
 
     def matches(self, address: Address, user: str | None) -> bool:
-        """Does it hold for `user` at `address`? A user of None is not known (yet)."""
+        """Returns whether the ban applies to `user` at `address`. None is a user that is not known (yet)."""
         if self.user is not None and self.user != user:
             return False
         return self.network is None or (address.version == self.network.version and address in self.network)
@@ -62,10 +64,10 @@ class Ban:
 def parse_ban(
     name: str, host: str | None, user: str | None, seconds: int | None, now: float, *, reason: str = ""
 ) -> Ban:
-    """A ban as an operator writes it. Errors: BanError.
+    """Returns a ban as an operator writes it. Errors: BanError.
 
-    host     address or network; with a user both must match
-    seconds  from `now` on; None for good
+    host     address or network; if a user is given too, both must match
+    seconds  from `now` on; None: forever
     """
     if not host and not user:
         raise BanError("a ban names a remoteHost (an address or a network such as 10.0.0.0/8), a user, or both")
@@ -97,7 +99,7 @@ class _Networks:
     __slots__ = ("_anywhere", "_tables")
 
     def __init__(self) -> None:
-        # family -> bits behind the prefix -> prefix -> bans, in the order they came
+        # family -> bits after the prefix -> prefix -> bans, in order of insertion
         self._tables: dict[int, dict[int, dict[int, list[Ban]]]] = {4: {}, 6: {}}
         self._anywhere: list[Ban] = []
 
@@ -136,9 +138,9 @@ class _Networks:
 
 
 class BanSet:
-    """The bans in force, found by address and by user, and how often each was met.
+    """The bans in force, found by address and by user, and how often each one applied.
 
-    spared  hosts that no automatic ban holds for, not even one of the network they are in
+    spared  hosts to which no automatic ban applies, not even one of their network
     """
 
     __slots__ = ("_automatic", "_bans", "_by_user", "_first_due", "_hits", "_hosts", "spared")
@@ -146,7 +148,7 @@ class BanSet:
     def __init__(self, spared: HostRanges = NOBODY) -> None:
         self.spared = spared
         self._bans: dict[str, Ban] = {}
-        self._automatic: dict[str, Ban] = {}  # in the order they came
+        self._automatic: dict[str, Ban] = {}  # in order of insertion
         self._hosts = _Networks()
         self._by_user: dict[str, _Networks] = {}
         self._hits: dict[str, int] = {}
@@ -159,7 +161,7 @@ class BanSet:
         return self._bans.get(name)
 
     def add(self, ban: Ban) -> None:
-        """Errors: BanError when there are too many by hand. For automatic ones see `displaced`."""
+        """Adds a ban. Errors: BanError if there are too many manual ones. For automatic ones see `displaced`."""
         if ban.name in self._bans:
             raise BanError(f"there is a ban '{ban.name}' already", "name")
         if not ban.is_automatic and len(self._bans) - len(self._automatic) >= MAX_MANUAL:
@@ -173,7 +175,7 @@ class BanSet:
         self._first_due = min(self._first_due, ban.until)
 
     def remove(self, name: str) -> Ban | None:
-        """Take a ban out. None: there is no such."""
+        """Removes a ban and returns it. None if there is no such ban."""
         ban = self._bans.pop(name, None)
         if ban is None:
             return None
@@ -189,7 +191,7 @@ class BanSet:
         return ban
 
     def displaced(self) -> Ban | None:
-        """The automatic ban that has to be removed before another is made, None while there is room.
+        """Returns the automatic ban that must be removed before another is added. None while there is room.
 
         It is the oldest, and so the next to end. An attacker must be banned ten thousand times to displace one.
         """
@@ -198,11 +200,11 @@ class BanSet:
     # Looking up
 
     def of_host(self, host: str) -> Ban | None:
-        """The ban of everybody at the numeric address `host`. One that is no address matches none."""
+        """Returns the ban of all users at the numeric address `host`. A text that is not an address has none."""
         return self._first(self._hosts, host) if self._hosts else None
 
     def of_user(self, host: str, user: str | None) -> Ban | None:
-        """The ban of `user` at `host`, or of everybody there."""
+        """Returns the ban of `user` at `host`, or of all users there."""
         if user is not None and (networks := self._by_user.get(user)) is not None:
             found = self._first(networks, host)
             if found is not None:
@@ -222,7 +224,7 @@ class BanSet:
     # Counting
 
     def count_hit(self, ban: Ban) -> None:
-        """A connection was refused, or closed, for it."""
+        """Counts a connection that this ban refused or closed."""
         self._hits[ban.name] += 1
 
     def hits(self, name: str) -> int:
@@ -231,7 +233,7 @@ class BanSet:
     # Time
 
     def due(self, now: float) -> list[Ban]:
-        """The bans that have ended; they hold until they are removed."""
+        """Returns the bans that have ended. They hold until they are removed."""
         if now < self._first_due:
             return []
         due = [ban for ban in self._bans.values() if ban.until <= now]

@@ -1,6 +1,6 @@
-"""The decisions: may this connection, session, link, message be? One answer for the same facts, always.
+"""Decides whether a connection, session, link or message is permitted. The same facts always give the same answer.
 
-Pure: no clock, no I/O; counting is the caller's job (usage.py). An error inside a decision is a denial.
+Pure: no clock, no I/O; the caller counts (usage.py). An error inside a decision is a denial.
 Source: docs/spec/policy-and-auth.md §3.
 """
 
@@ -37,7 +37,7 @@ INTERNAL_ERROR: Final = Decision(is_allowed=False, reason=Reason.INTERNAL_ERROR)
 
 WAYPOINT_CAPABILITY_PREFIX: Final = "qd.waypoint"
 FALLBACK_CAPABILITY: Final = "qd.fallback"
-# No attribute opens it, so none is named.
+# No attribute can permit it, so none is named.
 OWNERSHIP: Final = "only the connection that made a dynamic address receives from it"
 RESERVED: Final = "a user's name is none that addresses of the router begin with"
 OWN_TARGET: Final = "a connection may send to the dynamic addresses it made"
@@ -45,9 +45,11 @@ OWN_TARGET: Final = "a connection may send to the dynamic addresses it made"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionDecision:
-    """vhost, group  what was selected, as far as the decision came
-    settings         of an allowed connection; None when vhost policy is off and the authenticator grants no addresses,
-                     so that nothing restricts it
+    """A decision on a connection, and its settings.
+
+    vhost, group  the ones selected, as far as the decision got
+    settings      of an allowed connection; None if vhost policy is off and the authenticator grants no addresses, so
+                  that nothing restricts it
     """
 
     decision: Decision
@@ -57,7 +59,7 @@ class ConnectionDecision:
 
 
 def decide_accept(ruleset: Ruleset, open_connections: int) -> Decision:
-    """May one more socket be accepted? Holds with or without vhost policy (§3.2).
+    """Decides whether one more socket may be accepted. Applies with or without vhost policy (§3.2).
 
     open_connections  accepted and still open, without this one
     """
@@ -71,7 +73,7 @@ def decide_accept(ruleset: Ruleset, open_connections: int) -> Decision:
 
 
 def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) -> ConnectionDecision:
-    """May this connection stay, and under which settings (§3.3)?
+    """Decides whether this connection may stay, and under which settings (§3.3).
 
     usage  of the vhost that `ruleset.select_vhost` finds, without this connection. All three limits are evaluated;
            the first that is reached is the reason, the others are in `also`.
@@ -112,7 +114,10 @@ def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) ->
 
 
 def decide_session(settings: Settings, open_sessions: int) -> Decision:
-    """May the client begin one more session (§3.6)? open_sessions  peer-initiated, without this one"""
+    """Decides whether the client may begin one more session (§3.6).
+
+    open_sessions  sessions that the peer began, without this one
+    """
     try:
         if settings.max_sessions == 0 or open_sessions < settings.max_sessions:
             return ALLOWED
@@ -122,7 +127,7 @@ def decide_session(settings: Settings, open_sessions: int) -> Decision:
 
 
 def decide_link(settings: Settings, facts: LinkFacts) -> Decision:
-    """May the client attach this link (§3.7, §3.8)? An allowed one names the list item that allows it."""
+    """Decides whether the client may attach this link (§3.7, §3.8). If allowed, names the list item that allows it."""
     try:
         if isinstance(facts.address, Unclear):
             return _unclear(facts.address)
@@ -134,14 +139,14 @@ def decide_link(settings: Settings, facts: LinkFacts) -> Decision:
 
 
 def decide_ungoverned_link(facts: LinkFacts) -> Decision:
-    """May a connection without settings attach this link, where vhost policy is on (§3.8)?"""
+    """Decides on a link of a connection without settings, if vhost policy is on (§3.8)."""
     if facts.direction == "receive" and not facts.is_dynamic and facts.dynamic_address == "other":
         return _deny(Reason.DYNAMIC_ADDRESS_NOT_OWN, Rule(item=OWNERSHIP))
     return ALLOWED
 
 
 def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
-    """May this message pass (§3.9 steps 4 and 5)?"""
+    """Decides whether this message may pass (§3.9 steps 4 and 5)."""
     try:
         user_id, target = facts.user_id, facts.target
         if user_id and not settings.allow_user_id_proxy and user_id != settings.user.encode():
@@ -166,7 +171,7 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
 
 
 def decide_connector(ruleset: Ruleset, policy_vhost: str, user: str | None, now: float | None) -> ConnectionDecision:
-    """May the outgoing connection of a connector with a policyVhost stay, and under which settings (§3.5)?
+    """Decides whether the outgoing connection of a connector with a policyVhost may stay, and its settings (§3.5).
 
     user  the connector's saslUsername
     now   as in ConnectionFacts
@@ -232,9 +237,9 @@ def _decide_sender(settings: Settings, facts: LinkFacts, address: Address | None
 
 
 def _management_elsewhere_denied(settings: Settings, address: Address) -> Decision | None:
-    """May the client not manage another router? That one does not know its rights, and would give it all.
+    """Returns a denial if the client may not manage another router. That router would give it all rights.
 
-    Attack: a client with the right to read here, and every target, deletes the listeners of every other router.
+    Attack: a client that may read here, and may use every target, deletes the listeners of every other router.
     """
     rights = settings.management
     if not address.is_management or address.key[0] not in "RH" or not rights.is_set or rights.is_everything:
@@ -243,11 +248,14 @@ def _management_elsewhere_denied(settings: Settings, address: Address) -> Decisi
 
 
 def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdict: Verdict) -> Decision | None:
-    """No target allows the address: is it the connection's own, or one to reply to (§3.16)? None: neither has a say."""
+    """Decides on an address that no target allows: the connection's own, or a reply (§3.16).
+
+    None if neither applies.
+    """
     if verdict.denied_by is not None:
         return None
     owner, age_s = facts.dynamic_address, facts.reply_age_s
-    # What an authentication service grants is all that there is (§9.6): its lists replace the group's, and this rule.
+    # The grants of an authentication service are complete (§9.6): they replace the group's lists, and also this rule.
     if owner == "own" and settings.origin.target_key != GRANTED_TARGET_KEY:
         return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text)
     if not settings.allow_replies or (age_s is None and owner is None):
@@ -290,14 +298,14 @@ def _unclear(address: Unclear) -> Decision:
 
 
 def _address_denied(settings: Settings, reason: Reason, key: str, deny_key: str, verdict: Verdict) -> Decision:
-    """By the item that denies the address, else by the list that does not allow it."""
+    """Returns a denial by the item that denies the address, or else by the list that does not allow it."""
     denied_by = verdict.denied_by
     rule = settings.rule(key) if denied_by is None else settings.rule(deny_key, denied_by)
     return Decision(is_allowed=False, reason=reason, rule=rule, address=verdict.text)
 
 
 def _capability_denied(settings: Settings, capabilities: tuple[str, ...]) -> Decision | None:
-    """Every symbol counts, whether the client sent one or an array of them."""
+    """Returns a denial because of a capability, else None. Every symbol counts, single or in an array."""
     if not settings.allow_waypoint_links and any(
         capability.startswith(WAYPOINT_CAPABILITY_PREFIX) for capability in capabilities
     ):

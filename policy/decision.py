@@ -1,11 +1,14 @@
-"""The result of a decision. Reason values are public API: in audit events and reports; they never change meaning."""
+"""The result of a decision.
+
+Reason values are public API, in audit events and reports; they never change their meaning.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a request was allowed or denied."""
+    """The reason for allowing or denying a request."""
 
     ALLOWED = "allowed"
     BANNED = "banned"
@@ -50,7 +53,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The piece of policy a decision rests on. `file` and `line` are None where it came over management."""
+    """The part of policy on which a decision rests. `file` and `line` are None if it came from management."""
 
     vhost: str | None = None
     group: str | None = None
@@ -64,7 +67,7 @@ class Decision:
     """Allow or deny, with the reason and the rule.
 
     also     further violated limits (docs/spec/policy-and-auth.md §3.3: all three are evaluated)
-    address  the text that decided where lists of addresses were asked: as it was written, or as it is understood
+    address  the text that decided, if address lists were searched: as written, or as the router understands it
     """
 
     is_allowed: bool

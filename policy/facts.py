@@ -1,4 +1,4 @@
-"""The inputs of a decision. Values only; the caller of `policy.decide` fills them in.
+"""The inputs of a decision. Values only; the caller of `policy.decide` sets them.
 
 Sources: docs/spec/policy-and-auth.md §3.
 """
@@ -11,7 +11,7 @@ from policy.addressing.address import Address, Unclear
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedAddresses:
-    """Addresses that the authenticator grants: items as of a group's `sources` and `targets`, whose place they take."""
+    """Addresses that the authenticator grants. They replace a group's `sources` and `targets`, in the same syntax."""
 
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
@@ -19,22 +19,22 @@ class GrantedAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionFacts:
-    """One client connection at the moment its Open is judged."""
+    """One client connection at the moment of the decision on its Open."""
 
-    user: str | None  # authenticated name; None when the peer has none
+    user: str | None  # authenticated name; None if the peer has none
     remote_host: str  # numeric IP address of the TCP peer, no port
     requested_vhost: str  # listener policyVhost, else the Open's hostname, else ""
     connection_name: str  # "ip:port", unique among live connections
     mechanism: str | None = None  # SASL mechanism, None without a SASL layer
     is_encrypted: bool = False
     groups: tuple[str, ...] = ()  # group names the authenticator vouches for
-    granted: GrantedAddresses | None = None  # by the authenticator; None: the group's addresses hold
-    now: float | None = None  # seconds since 1970 UTC; None: not known, and no group with a window is valid
+    granted: GrantedAddresses | None = None  # from the authenticator; None: the group's addresses apply
+    now: float | None = None  # seconds since 1970 UTC; None: not known, so no group with a window is valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Open connections of the selected vhost, before the one being judged is counted."""
+    """Open connections of the selected vhost, without the one being decided."""
 
     total: int = 0
     of_user: int = 0
@@ -45,22 +45,22 @@ class Usage:
 class LinkFacts:
     """One client-initiated Attach."""
 
-    direction: Literal["send", "receive"]  # the client's, on the link
+    direction: Literal["send", "receive"]  # the client's direction on the link
     address: Address | Unclear | None  # of the target (send) or source (receive)
     is_dynamic: bool = False
     is_coordinator: bool = False
     capabilities: tuple[str, ...] = ()  # of that terminus
     open_links: int = 0  # client-initiated links of this direction already open on the connection
-    # Set where the address has the form of one the router makes up: it is this connection's, or it is not (any more).
+    # Set if the address has the form that the router generates: it belongs to this connection, or does not (any more).
     dynamic_address: Literal["own", "other"] | None = None
-    reply_age_s: float | None = None  # since a message with this reply-to was received last; None: none is remembered
+    reply_age_s: float | None = None  # since the last message with this reply-to was received; None: none is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFacts:
-    """One message on an admitted link, as far as a rule may ask about it."""
+    """The properties of one message on an admitted link that a rule may check."""
 
-    target: Address | Unclear | None = None  # anonymous links only: the address the message is for
+    target: Address | Unclear | None = None  # only on anonymous links: the address of the message
     is_blank_target: bool = False  # the message names "" as its address, which no list allows
     user_id: bytes | None = None  # the user-id property
     dynamic_address: Literal["own", "other"] | None = None  # of `target`, as in LinkFacts
@@ -69,11 +69,11 @@ class MessageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementFacts:
-    """One management request, once its operation and entity are known."""
+    """One management request, after its operation and entity are known."""
 
     operation: str  # one of policy.rights.OPERATIONS
     entity_type: str  # short name
-    attributes: tuple[str, ...] = ()  # canonical names of those it would set
+    attributes: tuple[str, ...] = ()  # canonical names of the attributes that it would set
 
     def __str__(self) -> str:
         listed = f"({', '.join(self.attributes)})" if self.attributes else ""

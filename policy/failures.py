@@ -1,13 +1,14 @@
 """Finds hosts whose logins fail too often: failures per remote host in a sliding window, in bounded memory.
 
-Pure: the clock and chance are arguments. Source: docs/spec/policy-and-auth.md §3.15.
+Pure: the clock and the random choice are arguments. Source: docs/spec/policy-and-auth.md §3.15.
 
-The counts are exact: no host is banned for another's failures. The bound costs the other error, a forgotten failure.
-An attacker gains by that only with more addresses than there is room for, all failing within one window, and then he
-has `limit` - 1 free attempts from each of them anyway. The host that makes way is drawn: were it the oldest, the same
-attacker would go round his addresses, and each would be forgotten just before its turn. Of the few that are drawn the
-one with the fewest failures goes, so that those close to the limit stay. Waiting for room in place of making it would
-let him fill the table once and then try from elsewhere without being counted.
+The counts are exact: no host is banned for another's failures. The price of bounded memory is that a failure may be
+forgotten. An attacker gains from that only with more addresses than there is room for, all failing within one window.
+Such an attacker has `limit` - 1 free attempts from each address anyway. The host to forget is chosen at random. If it
+were the oldest, the attacker could use the addresses in turn, and each would be forgotten just before its next use.
+Among a few random hosts the one with the fewest failures is forgotten, so that hosts close to the limit stay. If
+instead new hosts had to wait for room, the attacker could fill the table once and then try from other addresses
+uncounted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,27 +21,29 @@ from policy.attributes import InvalidValue, read_integer, read_items
 from policy.ban_set import MAX_SECONDS, BanError
 from policy.hosts import HostItemError, HostRanges, parse_address, parse_hosts
 
-# Hosts with failures in the window: some 6 MB at ten failures each. Stops many source addresses from growing it.
+# Hosts with failures in the window: some 6 MB at ten failures each. Stops many source addresses from growing the table.
 MAX_HOSTS: Final = 16_384
-# The times of a host's failures are kept one by one: stops a limit of a million from making each host's list that long.
+# The times of a host's failures are stored one by one. Stops a limit of a million from making each list that long.
 MAX_LIMIT: Final = 100
 MAX_WINDOW_S: Final = 86_400
 MAX_DELAY_S: Final = 60
 LIMIT_KEY: Final = "banAfterFailures"
-# The attributes of the `policy` entity that make up the rule.
+# The attributes of the `policy` entity that form the rule.
 FAILURE_KEYS: Final = (LIMIT_KEY, "banWindowSeconds", "banSeconds", "banAllowList")
-# Hosts drawn to find the one that makes way.
+# Random hosts among which the one to forget is chosen.
 SAMPLE: Final = 5
-# One network of IPv6 (RFC 4291 §2.5.1) belongs to one site, and every host of it may take any of its 2**64 addresses:
-# a count for each address would count nothing. A neighbour there is banned along, as behind one IPv4 address.
+# An IPv6 network of this length (RFC 4291 §2.5.1) belongs to one site, and every host in it may use any of its 2**64
+# addresses: a count per address would be useless. Neighbours in it are banned too, as behind one IPv4 address.
 V6_PREFIX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRule:
-    """limit     failures that lead to a ban, 1 to MAX_LIMIT
-    window_s  within so many seconds
-    ban_s     how long the ban is, in seconds
+    """The settings for automatic bans.
+
+    limit     failures that lead to a ban, 1 to MAX_LIMIT
+    window_s  time in which they count, in seconds
+    ban_s     duration of the ban, in seconds
     allowed   hosts whose failures are not counted
     """
 
@@ -51,7 +54,7 @@ class FailureRule:
 
 
 def read_failure_rule(policy: Mapping[str, object]) -> FailureRule | None:
-    """The rule of a `policy` entity's attributes, None where it is off. Errors: BanError."""
+    """Returns the rule of a `policy` entity's attributes, None if it is off. Errors: BanError."""
     limit = _number(policy, LIMIT_KEY, 0, 0, MAX_LIMIT)
     window_s = _number(policy, "banWindowSeconds", 60, 1, MAX_WINDOW_S)
     ban_s = _number(policy, "banSeconds", 600, 1, MAX_SECONDS)
@@ -60,12 +63,12 @@ def read_failure_rule(policy: Mapping[str, object]) -> FailureRule | None:
 
 
 def read_max_delay(policy: Mapping[str, object]) -> int:
-    """For how many seconds an answer to a login is held back at most; 0: none is. Errors: BanError."""
+    """Returns the maximum delay of an answer to a login, in seconds; 0: no delay. Errors: BanError."""
     return _number(policy, "maxLoginDelaySeconds", 5, 0, MAX_DELAY_S)
 
 
 def read_allow_list(policy: Mapping[str, object]) -> HostRanges:
-    """Errors: BanError."""
+    """Returns the hosts whose failures are not counted. Errors: BanError."""
     try:
         return parse_hosts(read_items(policy.get("banAllowList", "")), _no_names)
     except (HostItemError, InvalidValue) as error:
@@ -88,7 +91,7 @@ def _number(policy: Mapping[str, object], key: str, default: int, least: int, mo
 
 
 class _Network4(IPv4Network):
-    """One that knows its hash: it is a key in half a dozen tables that are looked into at each login."""
+    """A network that caches its hash: it is a key in half a dozen tables that each login uses."""
 
     @cached_property
     def _hash(self) -> int:
@@ -99,7 +102,7 @@ class _Network4(IPv4Network):
 
 
 class _Network6(IPv6Network):
-    """As _Network4."""
+    """An IPv6 network that caches its hash, like _Network4."""
 
     @cached_property
     def _hash(self) -> int:
@@ -111,7 +114,10 @@ class _Network6(IPv6Network):
 
 @lru_cache(maxsize=256)  # as parse_address
 def counted_as(host: str) -> IPv4Network | IPv6Network:
-    """The key a numeric address is counted and banned under: itself, or its /64. Raises ValueError."""
+    """Returns the network under which a numeric address is counted and banned: itself, or its /64.
+
+    Raises ValueError.
+    """
     address = parse_address(host)
     if address.version == 4:
         return _Network4(address)
@@ -120,14 +126,16 @@ def counted_as(host: str) -> IPv4Network | IPv6Network:
 
 @lru_cache(maxsize=256)
 def counted_text(host: str) -> str:
-    """The network of `counted_as` in words: its address. Raises ValueError."""
+    """Returns the address of the network of `counted_as`. Raises ValueError."""
     return str(counted_as(host).network_address)
 
 
 @dataclass(slots=True)
 class _Host:
-    """times  of the failures, monotonic seconds, ascending; at most limit - 1
-    place  in the list that is drawn from
+    """The failures of one host.
+
+    times  of the failures, monotonic seconds, ascending; at most limit - 1
+    place  its index in the list from which hosts are drawn
     """
 
     times: list[float]
@@ -135,8 +143,10 @@ class _Host:
 
 
 class FailureCounter:
-    """choose  n → a number of 0 to n - 1, drawn so that no peer can foresee it
-    room    how many hosts are kept in mind
+    """Counts failures per host.
+
+    choose  n → a random number from 0 to n - 1, which no peer can predict
+    room    how many hosts are remembered
     """
 
     __slots__ = ("_choose", "_hosts", "_order", "_room", "rule")
@@ -152,9 +162,9 @@ class FailureCounter:
         return len(self._hosts)
 
     def note(self, host: str, now: float) -> IPv4Network | IPv6Network | None:
-        """Count a failure of `host`. Returns the network to ban where this was one failure too many, else None.
+        """Counts a failure of `host`. Returns the network to ban if this failure exceeded the limit, else None.
 
-        A banned network begins anew afterwards. A host that is no numeric address is not counted.
+        The count of a banned network starts again at zero. A host that is not a numeric address is not counted.
         """
         rule = self.rule
         try:

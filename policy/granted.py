@@ -1,6 +1,6 @@
 """The settings of a connection whose authentication service grants it addresses.
 
-The addresses stand in the place of the group's `sources`, `targets` and patterns; what the group denies stays denied.
+The addresses replace the group's `sources`, `targets` and patterns. Addresses that the group denies stay denied.
 Source: docs/spec/policy-and-auth.md §9.6.
 """
 
@@ -14,7 +14,7 @@ from policy.facts import GrantedAddresses
 from policy.settings import Settings, make_settings
 from policy.vhosts import compile_vhost
 
-# The attribute that log lines and audit events name in the place of `sources` and `targets`.
+# The attribute that log lines and audit events name in place of `sources` and `targets`.
 SOURCE_KEY: Final = "address-authz recv"
 TARGET_KEY: Final = "address-authz send"
 
@@ -23,7 +23,7 @@ def _no_names(_name: str) -> Sequence[str]:
     raise OSError("no host is named here")
 
 
-# Of a connection without vhost policy: nothing but the addresses restricts it, and it has no right beyond them.
+# Of a connection without vhost policy: only the addresses restrict it, and it has no rights beyond them.
 _NONE: Final[dict[str, object]] = dict.fromkeys(
     ("allowWaypointLinks", "allowFallbackLinks", "allowDynamicLinkRoutes", "allowAdminStatusUpdate"), False
 )
@@ -33,15 +33,15 @@ _NO_VHOST, _ = compile_vhost(
 
 
 def settings_without_policy(user: str, granted: GrantedAddresses) -> Settings:
-    """The settings where vhost policy is off."""
+    """Returns the settings if vhost policy is off."""
     settings = make_settings(_NO_VHOST, _NO_VHOST.groups[""], user, policy_max_message_size=0)
     return replace(settings_with(settings, granted), is_of_vhost=False)
 
 
 def settings_with(settings: Settings, granted: GrantedAddresses) -> Settings:
-    """A group's settings, with the addresses that the service grants."""
+    """Returns a group's settings with the addresses that the service grants."""
     group = settings.origin
-    # As in a list of a policy file, an address with a comma is two.
+    # As in a list of a policy file, an address with a comma counts as two.
     sources, targets = (compile_literals(read_items(",".join(each))) for each in (granted.sources, granted.targets))
     return replace(
         settings,

@@ -38,9 +38,9 @@ from policy.windows import UNTIL_KEY, WINDOW_KEYS, Window, read_instant, read_wi
 
 UNLIMITED_LINKS: Final = 2**31 - 1
 MAX_NAME_BYTES: Final = 255  # §1.3
-# Of a size, a count or a rate: the largest AMQP long, in which management tells it.
+# Of a size, a count or a rate: the largest AMQP long, the type in management replies.
 MAX_VALUE: Final = 2**63 - 1
-# Goes into the Open as an AMQP uint. Attack: no member of the group could open a connection.
+# It is an AMQP uint in the Open. Attack: a larger value, with which no group member could open a connection.
 MAX_FRAME_SIZE: Final = 2**32 - 1
 
 _GROUP_NUMBERS: Final = {
@@ -65,31 +65,31 @@ _GROUP_BOOLEANS: Final = {
     "allowAdminStatusUpdate": True,
 }
 REPLIES_KEY: Final = "allowReplies"  # an extension: replies to received messages, whatever targets say
-REPLY_WINDOW_KEY: Final = "replyWindow"  # seconds, likewise
+REPLY_WINDOW_KEY: Final = "replyWindow"  # an extension too, in seconds
 DEFAULT_REPLY_WINDOW_S: Final = 300
-# Attack: a right to send that outlives by weeks the request it was given for.
+# Attack: a right to send that lasts weeks longer than the request for which it was given.
 MAX_REPLY_WINDOW_S: Final = 86_400
 _EXTENDED_BOOLEANS: Final = {**_GROUP_BOOLEANS, REPLIES_KEY: False}
 BOOLEAN_KEYS: Final = frozenset(_EXTENDED_BOOLEANS)
 NUMBER_KEYS: Final = frozenset((*_GROUP_NUMBERS, REPLY_WINDOW_KEY))
-# Extensions: the lists deny addresses, whatever sources and targets say.
+# Extensions: these lists deny addresses, whatever sources and targets allow.
 DENY_KEYS: Final = ("denySources", "denyTargets")
-# Address list -> the denials that hold against it.
+# Address list -> the denials that apply to it.
 DENIED_BY: Final = {
     **dict.fromkeys(("sources", "sourcePattern"), "denySources"),
     **dict.fromkeys(("targets", "targetPattern"), "denyTargets"),
 }
-AUTHENTICATOR_KEY: Final = "authenticatorGroups"  # an extension as well
-RATE_KEYS: Final = ("maxMessageRate", "maxByteRate")  # likewise; of vhosts too
+AUTHENTICATOR_KEY: Final = "authenticatorGroups"  # also an extension
+RATE_KEYS: Final = ("maxMessageRate", "maxByteRate")  # extensions, also of vhosts
 ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
 _NO_ADDRESSES: Final = compile_literals(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A user group. Numbers are None where the group says nothing; the ruleset's digest covers `canonical`.
+    """A user group. Numbers are None if the group does not set them. The ruleset's digest covers `canonical`.
 
-    authenticator_groups  names of groups the authenticator vouches for: their users are in this group
+    authenticator_groups  names of groups that the authenticator vouches for: their users are in this group
     window                when its members may be connected; membership does not depend on it
     """
 
@@ -129,7 +129,7 @@ class Group:
     canonical: tuple[object, ...]
 
     def rule(self, key: str, value: object = None) -> Rule:
-        """The place of attribute `key`; `value` is the one written there, or the list item that decided."""
+        """Returns the place of attribute `key`. `value` is the one written there, or the list item that decided."""
         source = self.source
         return Rule(
             vhost=self.vhost,
@@ -142,7 +142,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedGroup:
-    """A group in which nothing is wrong, not yet compiled.
+    """A valid group, not yet compiled.
 
     numbers, addresses  only the written ones
     booleans            all of them
@@ -163,7 +163,7 @@ class CheckedGroup:
 
 
 def check_group(name: object, attributes: object, reading: Reading) -> CheckedGroup:
-    """Check one value of a vhost's `groups` map. Raises PolicyError."""
+    """Checks one value of a vhost's `groups` map. Raises PolicyError."""
     prefix = f"Policy vhost '{reading.vhost}' user group '{name}'"
     if not isinstance(name, str) or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
         path = ("groups", name) if isinstance(name, str) else ("groups",)
@@ -238,7 +238,7 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
     targets = _compile_addresses(target_key, addresses)
     flags = tuple(booleans[key] for key in _GROUP_BOOLEANS)
     denied = {key: compile_literals(denied_items(addresses.get(key, ()))) for key in DENY_KEYS}
-    # Only where it is used, so that the digest of a policy without extensions stays what it was.
+    # Added only if they are used, so that the digest of a policy without extensions does not change.
     extensions: tuple[tuple[str, object], ...] = tuple(
         (key, rules.canonical) for key, rules in denied.items() if rules.items
     )
@@ -300,7 +300,7 @@ def _window(instants: Mapping[str, float], prefix: str, group: str, reading: Rea
 
 
 def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
-    """The item with the deprecated token replaced, if its `${user}` stands where it may."""
+    """Returns the item with the deprecated token replaced, if its `${user}` is at a permitted place."""
     # The deprecated token is a part of the current one.
     count = item.count(DEPRECATED_USER_TOKEN) + item.count(ESCAPED_USER_TOKEN)
     if count == 0:
@@ -324,7 +324,7 @@ def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], read
 
 
 def _read_denied_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
-    """A denial holds for every user: a `${user}` in it would be a hole for a peer without a name."""
+    """Returns an item of a denial. `${user}` is refused: such a denial would not hold for a peer without a name."""
     if has_user_token(item) or DEPRECATED_USER_TOKEN in item:
         text = f"{prefix} policy key '{where[-1]}' item '{item}' must not contain '{USER_TOKEN}'"
         raise reading.error(text, *where)

@@ -1,6 +1,6 @@
-"""`remoteHosts`: from which network addresses a group's members may connect.
+"""`remoteHosts`: the network addresses from which a group's members may connect.
 
-Pure: host names are resolved by the caller's `resolve`, once, when a ruleset is compiled.
+Pure: the caller's `resolve` looks up host names, once, when a ruleset is compiled.
 Source: docs/spec/policy-and-auth.md §2.3. Networks in CIDR form, `10.0.0.0/8`, are an extension.
 """
 
@@ -14,13 +14,13 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Resolve = Callable[[str], Sequence[str]]
 
 ANY_HOST = "*"
-# The length of ::ffff:0:0/96, below which the IPv4 addresses are.
+# The length of ::ffff:0:0/96, the network of the mapped IPv4 addresses.
 _MAPPED_BITS = 96
 _UNKNOWN_NAME = "[Errno -2] Name or service not known"
 
 
 def is_loopback(host: str) -> bool:
-    """Is the host this machine by its loopback address, or by the name `localhost`? No name is resolved.
+    """Returns whether the host is a loopback address or the name `localhost`. Resolves no name.
 
     host  a numeric address without brackets, or a name
     """
@@ -43,7 +43,10 @@ class HostRanges:
     v6: tuple[tuple[int, int], ...] = ()
 
     def contains(self, host: str) -> bool:
-        """Is the numeric address `host` among them? Raises ValueError when it is not a numeric address."""
+        """Returns whether it contains the numeric address `host`.
+
+        Raises ValueError if `host` is not a numeric address.
+        """
         address = parse_address(host)
         if self.is_any:
             return True
@@ -54,7 +57,7 @@ class HostRanges:
 
 
 def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
-    """Compile the items of a `remoteHosts` list. No items: nobody.
+    """Compiles the items of a `remoteHosts` list. Without items, no host is admitted.
 
     Errors  HostItemError, which names the item
     """
@@ -73,7 +76,7 @@ def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
 
 
 def names_in(items: Iterable[str]) -> Iterator[str]:
-    """The host names for which compiling these items will call `resolve`."""
+    """Yields the host names for which compiling these items will call `resolve`."""
     for item in items:
         if "/" not in item:
             for end in item.split("-"):
@@ -91,23 +94,24 @@ def _is_numeric(name: str) -> bool:
 
 
 def _may_be_name(name: str) -> bool:
-    # Neither a name nor a number: a network (10.0.0.0/8), a wildcard, a blank. Some resolvers make addresses of these.
+    # Neither a name nor a number: a network (10.0.0.0/8), a wildcard, a blank. Some resolvers turn these into
+    # addresses.
     return bool(name) and not any(character in "/*" or character.isspace() for character in name)
 
 
 class HostItemError(HostError):
-    """Names the refused item, and the reason."""
+    """Names the refused item and the reason."""
 
     def __init__(self, item: str, problem: str) -> None:
         super().__init__(f"connectionOption '{item}' failed to translate: '{problem}'.")
 
 
-# One connection asks for its peer's a dozen times. Bounded: a peer chooses its address.
+# One connection parses its peer's address a dozen times. Bounded: a peer chooses its address.
 @lru_cache(maxsize=256)
 def parse_address(host: str) -> IPv4Address | IPv6Address:
-    """A numeric address; an IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`) is that IPv4 address.
+    """Returns a numeric address. An IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`) becomes that IPv4 address.
 
-    Otherwise a rule for 10.0.0.1 would not hold for the same peer on a listener for both families.
+    Otherwise a rule for 10.0.0.1 would not apply to the same peer on a listener for both families.
     """
     address = ip_address(host)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
@@ -116,9 +120,9 @@ def parse_address(host: str) -> IPv4Address | IPv6Address:
 
 
 def parse_network(text: str) -> IPv4Network | IPv6Network:
-    """`10.0.0.0/8`, `2001:db8::/32`, or an address as a network of its own; no host names. Errors: HostError.
+    """Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address; no host names. Errors: HostError.
 
-    A network of IPv4 addresses mapped into IPv6 is that IPv4 network, as in `parse_address`.
+    A network of IPv4 addresses mapped into IPv6 becomes that IPv4 network, as in `parse_address`.
     """
     if "/" not in text:
         try:
@@ -126,7 +130,7 @@ def parse_network(text: str) -> IPv4Network | IPv6Network:
         except ValueError:
             raise HostError(f"'{text}' is neither an address nor a network such as 10.0.0.0/8") from None
     address, _, length = text.partition("/")
-    # Only a number: ip_network would take a netmask as well, in which one digit too few is easily overlooked.
+    # Only a number: ip_network also accepts a netmask, in which a missing digit is easily overlooked.
     if not (length.isascii() and length.isdigit() and len(length) <= 3):
         raise HostError(f"'{text}' is no network: write it as 10.0.0.0/8 or 2001:db8::/32")
     try:
@@ -148,7 +152,7 @@ def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address
     ends = [end.strip(" ") for end in item.split("-")]
     if len(ends) > 2:
         raise HostError("hostspec must contain 1 or 2 host names")
-    # One name is asked for once: of two answers that differ the range between them would be admitted.
+    # A name is resolved once: two different answers would admit the whole range between them.
     low = _parse_host(ends[0], resolve)
     high = low if len(ends) == 1 else _parse_host(ends[1], resolve)
     if low.version != high.version:
@@ -182,7 +186,7 @@ def _low(bounds: tuple[int, int]) -> int:
 
 
 def _merged(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Overlapping and adjacent ranges joined, so that the one that starts nearest below decides."""
+    """Joins overlapping and adjacent ranges, so that the nearest range that starts at or below an address decides."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:

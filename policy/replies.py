@@ -1,7 +1,7 @@
-"""Where a connection may reply to: the reply addresses of the messages it received, in bounded memory. Pure.
+"""The addresses to which a connection may reply: the reply-tos of messages it received, in bounded memory. Pure.
 
-Keys and askers are opaque here. A key that is remembered stays for a while after it has ceased to count, so that a
-denial can say that the reply comes too late. Source: docs/policy.md, Request and reply.
+Keys and askers are opaque here. A key stays in memory for some time after it has expired, so that a denial can say that
+the reply comes too late. Source: docs/policy.md, Request and reply.
 """
 
 from collections.abc import Hashable
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-# Attack: messages with ever other reply-tos fill the memory of the router through those who receive them. The two
-# bounds hold for each connection: 16384 askers at a time, and 8 MiB with Python's share of an entry.
+# Attack: messages with ever different reply-tos fill the router's memory through the connections that receive them. The
+# two limits apply to each connection: 16384 askers at a time, and 8 MiB including Python's overhead per entry.
 MAX_REPLIES: Final = 16_384
 MAX_REPLY_BYTES: Final = 8 * 1024 * 1024
-ENTRY_BYTES: Final = 480  # measured: an entry without its key, of an asker with no other
-# Attack: few, but huge. An address that long is nobody's reply queue.
+ENTRY_BYTES: Final = 480  # measured: an entry without its key, for an asker with only this one
+# Attack: few reply-tos, but huge ones. No reply queue has an address of this length.
 MAX_KEY_CHARACTERS: Final = 1024
 
 
@@ -26,18 +26,18 @@ class _Entry:
 
 
 class ReplyMemory:
-    """The addresses one connection was asked to reply to.
+    """The addresses to which one connection was asked to reply.
 
-    keep_s  how long one may count, seconds; it is remembered for twice as long
+    keep_s  how long a reply-to may be used, in seconds; it is remembered for twice as long
     """
 
     __slots__ = ("_askers", "_bytes", "_entries", "_most", "_ranks", "keep_s")
 
     def __init__(self, keep_s: float) -> None:
         self.keep_s = keep_s
-        self._entries: dict[str, _Entry] = {}  # those received longest ago first
-        self._askers: dict[Hashable, dict[str, None]] = {}  # likewise, of each asker
-        self._ranks: dict[int, dict[Hashable, None]] = {}  # number of keys -> the askers with so many
+        self._entries: dict[str, _Entry] = {}  # the oldest first
+        self._askers: dict[Hashable, dict[str, None]] = {}  # the same for each asker
+        self._ranks: dict[int, dict[Hashable, None]] = {}  # number of keys -> the askers with that many
         self._most = 0  # the highest of those numbers
         self._bytes = 0
 
@@ -49,10 +49,10 @@ class ReplyMemory:
         return self._bytes
 
     def remember(self, key: str, asker: Hashable, now: float) -> bool:
-        """A message that names `key` as its reply-to was received. False where it is too long to be remembered.
+        """Stores the reply-to `key` of a received message. Returns False if it is too long to be stored.
 
-        asker  the sender of the message. Where room is short, the asker with the most reply-tos loses its oldest: a
-               flood of reply-tos costs only its sender.
+        asker  the sender of the message. If there is no room, the asker with the most reply-tos loses its oldest one: a
+               flood of reply-tos harms only its sender.
         """
         if len(key) > MAX_KEY_CHARACTERS:
             return False
@@ -76,12 +76,12 @@ class ReplyMemory:
         return True
 
     def age(self, key: str, now: float) -> float | None:
-        """Seconds since a message with this reply-to was received last; None where none is remembered."""
+        """Returns seconds since the last message with this reply-to was received. None if none is remembered."""
         entry = self._entries.get(key)
         return now - entry.received_at if entry is not None else None
 
     def _drop_old(self, now: float) -> None:
-        # Two for each that comes: no message pays for a thousand, and the memory shrinks.
+        # Two for each new message: no single message pays for a thousand, and the memory still shrinks.
         for key in tuple(islice(self._entries, 2)):
             if now - self._entries[key].received_at >= 2 * self.keep_s:
                 self._forget(key)
@@ -109,6 +109,6 @@ class ReplyMemory:
                 del self._ranks[before]
         if after:
             self._ranks.setdefault(after, {})[asker] = None
-        # One key more or less: the highest number moves by one at most.
+        # One key more or less changes the highest number by one at most.
         if after > self._most or self._most not in self._ranks:
             self._most = after

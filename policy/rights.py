@@ -3,7 +3,7 @@
 A group's `management` is a list of grants. A grant is a role, the word `host`, or operations and entity types:
 
     observer                                 a role, see ROLES
-    read *                                   an operation and what it may be done to; * is all
+    read *                                   an operation and the types it applies to; * is all
     create, delete ban address               several operations, with commas; several types, with blanks
     update connection(adminStatus) log(enable)   only these attributes
     host                                     values that name files or environment variables, see docs/policy.md
@@ -30,7 +30,7 @@ READ, CREATE, UPDATE, DELETE = OPERATIONS = ("read", "create", "update", "delete
 ALL: Final = "*"
 HOST: Final = "host"
 NO_ROLE: Final = "none"
-# A role is short for grants. A user who may not change vhosts cannot give himself more rights.
+# A role is short for several grants. A user who may not change vhosts cannot extend its own rights.
 ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "observer": ("read *",),
@@ -39,18 +39,18 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         NO_ROLE: (),
     }
 )
-# Operations that take the right to update, whatever the attributes.
+# Operations that need the right to update, without regard to attributes.
 _CHANGING: Final = frozenset({"UPDATE", "PROFILE"})
-# They name the entity, or its type; a right to an entity includes naming it.
+# They name the entity, or its type. A right to an entity includes them.
 NAMING: Final = frozenset({"name", "identity", "type"})
-# Bounds the grants that a change of a vhost by management may have us read and keep, and those an error quotes.
+# Limits the grants that a management request for a vhost can make us read and keep, and those that an error quotes.
 MAX_GRANTS: Final = 256
 MAX_TEXT_CHARACTERS: Final = 4000
-# Similar words are looked for in quadratic time; nobody misspells a word at greater length.
+# The search for similar words takes quadratic time, and longer words are not typing errors.
 MAX_WORD_CHARACTERS: Final = 64
 _TYPE = re.compile(r"([^\s()]+)(?:\(([^()]*)\))?")
 
-# (operation, short name of a type) -> the attributes it may be done with; None for all.
+# (operation, short name of a type) -> the attributes that it permits; None for all.
 _Table = Mapping[tuple[str, str], frozenset[str] | None]
 
 
@@ -58,10 +58,10 @@ _Table = Mapping[tuple[str, str], frozenset[str] | None]
 class ManagementRights:
     """Compiled grants.
 
-    grants    as written, one after the other
-    allowed   every allowed pair of operation and type, with the attributes where they are limited
+    grants    as written, in order
+    allowed   every allowed pair of operation and type, with the attributes if they are limited
     has_host  values may name files and environment variables
-    is_set    false where the group says nothing
+    is_set    false if the group does not set the attribute
     """
 
     grants: tuple[str, ...]
@@ -70,12 +70,15 @@ class ManagementRights:
     is_set: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Policy folders are read in a process of its own, and a read-only view of a mapping does not travel."""
+        """Makes rights picklable, for the process that reads policy folders.
+
+        A read-only view of a mapping cannot be pickled.
+        """
         return _made_again, (self.grants, dict(self.allowed), self.has_host, self.is_set)
 
     @property
     def canonical(self) -> tuple[object, ...]:
-        """The value a ruleset's digest covers; the same for grants that mean the same."""
+        """Returns the value for a ruleset's digest, which is equal for grants that mean the same."""
         pairs = (
             (*pair, sorted(attributes) if attributes is not None else None) for pair, attributes in self.allowed.items()
         )
@@ -87,11 +90,14 @@ class ManagementRights:
 
     @property
     def is_everything(self) -> bool:
-        """But for values that name files and environment variables, which are a right of their own."""
+        """Returns whether every operation is allowed.
+
+        Values that name files or environment variables are a separate right.
+        """
         return self.allowed == UNSET.allowed
 
     def may(self, operation: str, entity_type: str) -> bool:
-        """May the operation be done to entities of the type, with some attributes at least?"""
+        """Returns whether the operation is allowed for the type, with at least some attributes."""
         return (operation, entity_type) in self.allowed
 
     def __str__(self) -> str:
@@ -105,7 +111,10 @@ def _made_again(
 
 
 def decide_management(rights: ManagementRights, facts: ManagementFacts, rule: Rule | None = None) -> Decision:
-    """May this be done by management? rule  where the rights are written"""
+    """Decides whether management may do this.
+
+    rule  the place of the rights
+    """
     try:
         if not lacking(rights, facts):
             return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=rule)
@@ -115,7 +124,7 @@ def decide_management(rights: ManagementRights, facts: ManagementFacts, rule: Ru
 
 
 def lacking(rights: ManagementRights, facts: ManagementFacts) -> str:
-    """The right that is missing, as a grant of it would be written; "" where none is."""
+    """Returns the missing right, in the form of a grant; "" if none is missing."""
     operation, name = facts.operation, facts.entity_type
     if not rights.may(operation, name):
         return f"{operation} {name}"
@@ -130,7 +139,7 @@ def lacking(rights: ManagementRights, facts: ManagementFacts) -> str:
 
 
 def read_rights(value: object) -> ManagementRights:
-    """The rights that the attribute `management` gives: a list of texts, or one text. Raises InvalidValue."""
+    """Returns the rights in the attribute `management`: a list of texts, or one text. Raises InvalidValue."""
     if isinstance(value, str):
         texts: list[str] = [value]
     elif isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
@@ -148,7 +157,10 @@ def read_rights(value: object) -> ManagementRights:
 
 
 def read_request(text: str) -> ManagementFacts:
-    """One request in the form of a grant: `update connection(adminStatus)`. Raises InvalidValue."""
+    """Returns the request that a text in the form of a grant describes: `update connection(adminStatus)`.
+
+    Errors  InvalidValue
+    """
     grants = tuple(_split_grants(text))
     pairs = dict(_meaning(grants[0])) if len(grants) == 1 and grants[0] not in ROLES else {}
     if len(pairs) != 1:
@@ -168,8 +180,9 @@ def _compiled(grants: tuple[str, ...]) -> ManagementRights:
 
 
 def _split_grants(text: str) -> Iterator[str]:
-    """The grants in a text. Commas stand between grants, and between the operations of one: an operation that has no
-    type behind it belongs to the next grant.
+    """Yields the grants in a text.
+
+    Commas separate grants, and also the operations of one grant: an operation without a type belongs to the next grant.
     """
     waiting: list[str] = []
     for part in _split_outside_parentheses(text):
@@ -207,7 +220,7 @@ def _split_outside_parentheses(text: str) -> list[str]:
 
 
 def _meaning(grant: str) -> Iterator[tuple[tuple[str, str], frozenset[str] | None]]:
-    """The rights of a grant that is no role. Raises InvalidValue."""
+    """Yields the rights of a grant that is not a role. Raises InvalidValue."""
     if grant == HOST:
         return
     *others, last = _split_outside_parentheses(grant)
@@ -222,7 +235,7 @@ def _meaning(grant: str) -> Iterator[tuple[tuple[str, str], frozenset[str] | Non
 
 
 def _similar(word: str, words: Iterable[str]) -> str:
-    """`did you mean 'read'?`, or nothing where no word is like it."""
+    """Returns `did you mean 'read'?`, or "" if no word is similar."""
     found = get_close_matches(word, list(words), n=1) if len(word) <= MAX_WORD_CHARACTERS else []
     return f"did you mean '{found[0]}'?" if found else ""
 
@@ -234,7 +247,7 @@ def _unknown(word: str) -> str:
 
 
 def _types_of(text: str, grant: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The types in a grant, each with its attributes, none for all."""
+    """Yields the types in a grant, each with its attributes; none means all."""
     at = 0
     while at < len(text):
         found = _TYPE.match(text, at)
@@ -285,7 +298,10 @@ def _pairs(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """An entity type. attributes  operation that there is -> the attributes that can be given in it"""
+    """An entity type.
+
+    attributes  operation of the type -> the attributes that it can have
+    """
 
     name: str
     attributes: Mapping[str, frozenset[str]]
@@ -293,7 +309,7 @@ class _Kind:
 
 @cache
 def _kinds_by_name() -> tuple[Mapping[str, _Kind], tuple[_Kind, ...]]:
-    """By each of their names, and all of them."""
+    """Returns the types by each of their names, and a tuple of all types."""
     document = schemas.load("management")
     by_name: dict[str, _Kind] = {}
     kinds = []
@@ -325,13 +341,13 @@ def _possible(entry: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def exists(operation: str, entity_type: str) -> bool:
-    """Is there such an operation of the type, as far as rights of it can be given?"""
+    """Returns whether the type has this operation, as far as rights can be granted for it."""
     kind = _kinds_by_name()[0].get(entity_type)
     return kind is not None and operation in kind.attributes
 
 
 def shown_difference(more: ManagementRights, less: ManagementRights) -> tuple[str, ...]:
-    """The rights that `more` allows and `less` does not, each as a grant of it would be written."""
+    """Returns the rights that `more` allows and `less` does not, each in the form of a grant."""
     found = dict(_difference(more, less))
     grants = []
     for operation in OPERATIONS:
@@ -353,7 +369,7 @@ def shown_difference(more: ManagementRights, less: ManagementRights) -> tuple[st
 def _difference(
     more: ManagementRights, less: ManagementRights
 ) -> Iterator[tuple[tuple[str, str], tuple[str, ...] | None]]:
-    """Pairs of operation and type, with the attributes that `less` lacks; None where it lacks all."""
+    """Yields pairs of operation and type with the attributes that `less` lacks; None if it lacks all."""
     for pair, attributes in more.allowed.items():
         known = less.allowed.get(pair, frozenset())
         if known is None:
@@ -368,14 +384,14 @@ def _difference(
 
 
 def some_difference(more: ManagementRights, less: ManagementRights) -> str:
-    """One right that `more` has and `less` has not, as a grant of it would be written; "" where there is none."""
+    """Returns one right that `more` has and `less` lacks, in the form of a grant; "" if there is none."""
     for (operation, name), attributes in _difference(more, less):
         return f"{operation} {name}" if attributes is None else f"{operation} {name}({attributes[0]})"
     return HOST if more.has_host and not less.has_host else ""
 
 
 def common(one: ManagementRights, other: ManagementRights) -> ManagementRights:
-    """The rights that both have, shown as the grants of `one`."""
+    """Returns the rights that both have, shown as the grants of `one`."""
     allowed: dict[tuple[str, str], frozenset[str] | None] = {}
     for pair, attributes in one.allowed.items():
         if pair not in other.allowed:
@@ -391,25 +407,25 @@ def common(one: ManagementRights, other: ManagementRights) -> ManagementRights:
 
 
 def with_type_of(rights: ManagementRights, kept: ManagementRights, entity_type: str) -> ManagementRights:
-    """`rights`, and what `kept` gives over the entities of one type."""
+    """Returns `rights`, and also the rights of `kept` for one entity type."""
     own = {pair: attributes for pair, attributes in kept.allowed.items() if pair[1] == entity_type}
     return replace(rights, allowed=MappingProxyType({**rights.allowed, **own}))
 
 
 def holds(rights: ManagementRights, grant: str) -> bool:
-    """Do the rights include all that a grant allows? Raises InvalidValue where it is none."""
+    """Returns whether the rights include everything that a grant allows. Raises InvalidValue if it is not a grant."""
     return not shown_difference(read_rights([grant]), rights)
 
 
 NOTHING: Final = read_rights(())
-# Where a group says nothing: all rights of a client that reaches $management in 1.20, but for values that name files
+# If a group does not set rights: all rights of a client that reaches $management in 1.20, except values that name files
 # or environment variables of the host.
 UNSET: Final = ManagementRights(
     grants=("everything but host: 'management' is not set",),
     allowed=read_rights("administrator").allowed,
     is_set=False,
 )
-# Where no policy is in force: as in 1.20.
+# If no policy is in force: as in 1.20.
 UNRESTRICTED: Final = ManagementRights(
     grants=("everything: no policy is in force",), allowed=UNSET.allowed, has_host=True, is_set=False
 )

@@ -1,7 +1,7 @@
-"""Which routers may join the network over a listener or connector: `routerIds`, an extension.
+"""Decides which routers may join the network over a listener or connector: `routerIds`, an extension.
 
-A router says its id in its Open, and all that it claims later it claims under that id. The items of `routerIds` say
-which ids the peer's authenticated name entitles it to. Pure. Source: docs/spec/network.md §18.1.
+A router gives its id in its Open, and makes all later claims under that id. The items of `routerIds` list the ids that
+the peer's authenticated name permits. Pure. Source: docs/spec/network.md §18.1.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from policy.attributes import InvalidValue
 from policy.decision import Decision, Reason, Rule
 
 USER: Final = "${user}"
-# Of the protocol: docs/spec/network.md §1.
+# The protocol's limit: docs/spec/network.md §1.
 MAX_ROUTER_ID_CHARACTERS: Final = 127
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A text in which one `*` stands for any characters.
+    """A text in which one `*` matches any characters.
 
-    rest  what follows the `*`; None: there is no `*`
+    rest  the text after the `*`; None: there is no `*`
     """
 
     start: str
@@ -45,7 +45,10 @@ _EVERYTHING: Final = _Pattern("", "")
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """user  None: every authenticated one"""
+    """One item.
+
+    user  None: every authenticated user
+    """
 
     user: _Pattern | None
     router_id: _Pattern
@@ -57,24 +60,24 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class RouterIds:
-    """The items of one `routerIds`, and the text they were read from."""
+    """The items of one `routerIds`, and the text that they come from."""
 
     text: str
     items: tuple[_Item, ...]
 
     @classmethod
     def parse(cls, text: str) -> "RouterIds":
-        """`ID` or `USER=ID`, separated by commas. Errors: InvalidValue, which says what would be right."""
+        """Parses `ID` or `USER=ID` items, separated by commas. Errors: InvalidValue, which names the right form."""
         return cls(text, tuple(_parse_item(item) for item in _items(text)))
 
     @property
     def is_for_everybody(self) -> bool:
-        """Does some item let every authenticated peer join under any id?"""
+        """Returns whether some item lets every authenticated peer join under any id."""
         return any(item.is_of_everybody and item.router_id == _EVERYTHING for item in self.items)
 
     @property
     def names_users(self) -> bool:
-        """Does every item say whose it is? If not, whoever logs in may join, if only under a new id."""
+        """Returns whether every item has a user. If not, every peer that logs in may join, at least under a new id."""
         return not any(item.is_of_everybody for item in self.items)
 
 
@@ -86,7 +89,7 @@ def _items(text: str) -> list[str]:
 
 
 def _parse_item(text: str) -> _Item:
-    # Names of users may have a `=`, as those of certificates without uidFormat do; ids in this list have none.
+    # User names may have a `=`, as those of certificates without uidFormat do. Ids in this list have none.
     user, equals, router_id = (part.strip() for part in text.rpartition("="))
     if not router_id or (equals and not user):
         raise InvalidValue(f"'{text}' is no item: expected ID or USER=ID")
@@ -96,9 +99,9 @@ def _parse_item(text: str) -> _Item:
 
 
 def decide_router(router_ids: RouterIds, user: str | None, router_id: str) -> Decision:
-    """May a peer join the network under this router id?
+    """Decides whether a peer may join the network under this router id.
 
-    user       name that the peer has proved; None: there is none, and nothing entitles the peer
+    user       name that the peer has proved; None: none, and then the peer may not join
     router_id  the container-id of its Open
     """
     rule = Rule(item=f"routerIds: {router_ids.text}")
@@ -112,5 +115,5 @@ def decide_router(router_ids: RouterIds, user: str | None, router_id: str) -> De
 
 
 def _is_router_id(text: str) -> bool:
-    """Can it be one at all? It is a part of addresses, of log lines and of keys."""
+    """Returns whether the text can be a router id, which is a part of addresses, log lines and keys."""
     return 0 < len(text) <= MAX_ROUTER_ID_CHARACTERS and text.isprintable() and not set(text) & {" ", "/"}

@@ -1,6 +1,6 @@
-"""The rules in force, compiled: an immutable value that is replaced whole.
+"""The rules in force, compiled: an immutable value that is replaced as a whole.
 
-Pure: whatever needs the world (host names) comes in as `resolve`. A compilation that fails changes nothing.
+Pure: `resolve`, an argument, looks up host names. A compilation that fails changes nothing.
 Source: docs/spec/policy-and-auth.md §1.1, §2.
 """
 
@@ -25,14 +25,14 @@ DEFAULT_VHOST = "$default"
 class Ruleset:
     """The `policy` entity and every vhost.
 
-    default_vhost  name of the vhost that is used when no other matches; "" for none
+    default_vhost  name of the vhost that is used if no other matches; "" for none
     vhosts         hostname -> vhost
     owners         hostname or alias -> hostname
     tree           hostnames and aliases as patterns; None without enableVhostNamePatterns
-    warnings       texts for the log: of the policy, then of the vhosts, each vhost's own
-    boundaries     when groups become valid and cease to be, seconds since 1970 UTC, ascending; from such an instant on
-                   decisions may differ, in between they do not
-    digest         sha256 in hexadecimal over the rules with host names resolved; order and place do not count
+    warnings       texts for the log: of the policy, then of each vhost
+    boundaries     when groups start and stop being valid, seconds since 1970 UTC, ascending; decisions may change at
+                   such an instant, and not in between
+    digest         sha256 in hexadecimal over the rules with host names resolved; independent of order and place
     """
 
     is_enabled: bool
@@ -53,16 +53,16 @@ class Ruleset:
         return self.policy_warnings + tuple(text for texts in self.vhost_warnings.values() for text in texts)
 
     def select_vhost(self, requested: str) -> Vhost | None:
-        """The vhost that governs a connection which asks for `requested` (§2.7); None: no policy, so deny."""
+        """Returns the vhost that governs a connection which asks for `requested` (§2.7). None: no policy, so deny."""
         name = requested if self.tree is None else self.find_pattern(requested)
         if name is not None and (owner := self.owners.get(name)) is not None:
             return self.vhosts[owner]
         return self.vhosts.get(self.default_vhost) if self.default_vhost else None
 
     def find_pattern(self, requested: str) -> str | None:
-        """With enableVhostNamePatterns: the name or alias that matches best (§2.7); None: none does.
+        """Returns the name or alias that matches best (§2.7), with enableVhostNamePatterns. None if none matches.
 
-        Names of separators alone match nothing; a blank one is no pattern, and matches what is blank.
+        Names of only separators match nothing. A blank name is not a pattern, and matches a blank request.
         """
         if self.tree is None:
             return None
@@ -71,9 +71,9 @@ class Ruleset:
     def with_vhost(
         self, attributes: Mapping[str, object], source: SourceLocation | None = None, *, resolve: Resolve
     ) -> "Ruleset":
-        """This ruleset with a vhost added, or replaced if one of that name exists. Raises PolicyError.
+        """Returns this ruleset with a vhost added, or replaced if one of that name exists. Raises PolicyError.
 
-        Cost  proportional to the number of vhosts; compile_ruleset is the way to load many.
+        Cost  proportional to the number of vhosts; use compile_ruleset to load many.
         """
         vhost, texts = compile_vhost(attributes, source, resolve=resolve)
         names = _Names(self.uses_name_patterns)
@@ -85,7 +85,7 @@ class Ruleset:
         return _assembled(self, vhosts, names, {**self.vhost_warnings, vhost.name: texts})
 
     def without_vhost(self, hostname: str) -> "Ruleset":
-        """This ruleset without a vhost and its aliases. Raises PolicyError when there is no such vhost."""
+        """Returns this ruleset without a vhost and its aliases. Raises PolicyError if there is no such vhost."""
         if hostname not in self.vhosts:
             raise PolicyError(f"Policy '{hostname}' does not exist")
         vhosts = {name: vhost for name, vhost in self.vhosts.items() if name != hostname}
@@ -101,12 +101,12 @@ def compile_ruleset(
     *,
     resolve: Resolve,
 ) -> Ruleset:
-    """Compile the attributes of the `policy` entity and of every `vhost`.
+    """Compiles the attributes of the `policy` entity and of every `vhost`.
 
     policy   absent attributes have their defaults; {} is a router without a policy section
     vhosts   attribute maps as written, each with its place if there is one
     resolve  host name -> numeric addresses; raises OSError
-    Errors   PolicyError, for the first thing that is wrong
+    Errors   PolicyError, for the first fault
     """
     return assemble_ruleset(
         policy, (compile_vhost(attributes, source, resolve=resolve) for attributes, source in vhosts)
@@ -114,7 +114,7 @@ def compile_ruleset(
 
 
 def assemble_ruleset(policy: Mapping[str, object], vhosts: Iterable[tuple[Vhost, tuple[str, ...]]]) -> Ruleset:
-    """As compile_ruleset, of vhosts that are compiled, each with the texts of its warnings. Errors: PolicyError"""
+    """Does the same as compile_ruleset for compiled vhosts, each with its warning texts. Errors: PolicyError"""
     is_enabled = _flag(policy, "enableVhostPolicy")
     uses_name_patterns = _flag(policy, "enableVhostNamePatterns")
     max_message_size = _number(policy, "maxMessageSize", 0)
@@ -148,14 +148,14 @@ def assemble_ruleset(policy: Mapping[str, object], vhosts: Iterable[tuple[Vhost,
 
 
 class _Names:
-    """The hostnames and aliases of a ruleset being put together, each claimed by one vhost."""
+    """The hostnames and aliases of a ruleset under construction, each claimed by one vhost."""
 
     def __init__(self, uses_name_patterns: bool) -> None:
         self.owners: dict[str, str] = {}  # hostname or alias -> hostname
         self.normalised: set[str] | None = set() if uses_name_patterns else None
 
     def claim(self, vhost: Vhost) -> None:
-        """Raises PolicyError when another vhost has one of the names."""
+        """Claims the names of a vhost. Raises PolicyError if another vhost has one of them."""
         name = vhost.name
         if (owner := self.owners.get(name)) is not None:
             text = f"Policy is creating vhost '{name}' but that name is already an alias for vhost '{owner}'"
@@ -180,7 +180,7 @@ class _Names:
 def _assembled(
     base: Ruleset, vhosts: Mapping[str, Vhost], names: _Names, warnings: Mapping[str, tuple[str, ...]]
 ) -> Ruleset:
-    """`base` with other vhosts, and all that follows from them."""
+    """Returns `base` with other vhosts, and everything that depends on them."""
     settings = (
         *(base.is_enabled, base.max_connections, base.max_message_size),
         *(base.uses_name_patterns, base.default_vhost),
@@ -208,7 +208,7 @@ def _error(text: str, source: SourceLocation | None, *path: str | int) -> Policy
 
 
 def _flag(policy: Mapping[str, object], key: str) -> bool:
-    """A boolean of the `policy` entity, false when absent; words as the management schema accepts them."""
+    """Returns a boolean of the `policy` entity, false if absent. Accepts the same words as the management schema."""
     value = policy.get(key, False)
     if isinstance(value, bool):
         return value

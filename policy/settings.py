@@ -1,4 +1,4 @@
-"""The settings granted to one connection when its Open was judged. Later changes of the ruleset do not touch them.
+"""The settings that one connection got at its Open. Later changes of the ruleset do not change them.
 
 Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
 """
@@ -17,18 +17,18 @@ from policy.vhosts import Vhost
 class Settings:
     """The effective settings of one connection.
 
-    user                none is ""
+    user                "" if there is none
     max_frame_size      bytes; 0: the listener's
     max_message_size    bytes; 0: no limit
     max_session_window  bytes; 0: the listener's
     max_sessions        0: no limit
-    max_senders         0: none may be opened; likewise max_receivers
+    max_senders         0: none may be opened; the same for max_receivers
     max_message_rate    messages a second, 0: none; None: no limit
-    max_byte_rate       bytes of messages a second, likewise
-    reply_window_s      how long a received reply-to may be sent to, where allow_replies is on
-    management          the management rights, where sources and targets reach it
-    sources, targets    with the user's name put in
-    is_of_vhost         false: vhost policy is off, and the authenticator alone restricts the connection (§9.6)
+    max_byte_rate       bytes of messages a second, 0: none; None: no limit
+    reply_window_s      how long a received reply-to may be used, if allow_replies is on
+    management          the management rights, if sources and targets include it
+    sources, targets    with the user's name inserted
+    is_of_vhost         false: vhost policy is off, and only the authenticator restricts the connection (§9.6)
     """
 
     vhost: str
@@ -58,14 +58,16 @@ class Settings:
     is_of_vhost: bool = True
 
     def rule(self, key: str, value: object = None) -> Rule:
-        """The place of one of the group's attributes, for a decision that rests on it."""
+        """Returns the place of one of the group's attributes, for a decision that rests on it."""
         rule = self.origin.rule(key, value)
         return rule if self.is_of_vhost else replace(rule, vhost=None, group=None)
 
     def as_granted(self) -> GrantedAddresses | None:
-        """What a router would have to be granted to restrict its client as these settings do; `${user}` stays as it is.
+        """Returns the grant with which a router would restrict its client as these settings do.
 
-        None: `address-authz` (§9.6) has no words for it, for the group has patterns or denies addresses.
+        `${user}` is not replaced.
+
+        None if `address-authz` (§9.6) cannot express it, because the group has patterns or denies addresses.
         """
         group = self.origin
         has_patterns = "Pattern" in group.source_key + group.target_key
@@ -77,7 +79,7 @@ class Settings:
 def make_settings(
     vhost: Vhost, group: Group, user: str, *, policy_max_message_size: int, is_connector: bool = False
 ) -> Settings:
-    """The settings of `user` in `group`. On a connector frame size and session window stay the connector's (§3.5)."""
+    """Returns the settings of `user` in `group`. On a connector, its own frame size and session window apply (§3.5)."""
     size = group.max_message_size
     if size is None:
         size = vhost.max_message_size

@@ -1,6 +1,7 @@
-"""Counts open connections and denials: with bans.py and failures.py the state policy has. One owner, the daemon.
+"""Counts open connections and denials. Together with ban_set.py and failures.py, this is all state of policy.
 
-There is no await between a decision and `admit`, so a burst of connections cannot race past a limit.
+Its one owner is the daemon. There is no await between a decision and `admit`, so a burst of connections cannot pass a
+limit.
 Source: docs/spec/policy-and-auth.md §1.1, §1.4, §4.
 """
 
@@ -10,14 +11,14 @@ from typing import Final, Literal
 from policy.facts import Usage
 from policy.hosts import parse_address
 
-# How many users, and hosts, without a connection a vhost remembers for perUserState and perHostState.
-# Stops a peer that comes from endless addresses, or under endless names, from growing the router.
+# How many users, and hosts, without a connection a vhost remembers for perUserState and perHostState. Stops a peer with
+# endless addresses or names from filling the router's memory.
 MAX_IDLE_ENTRIES: Final = 1000
 
 
 @dataclass(slots=True)
 class _Names:
-    """Connection names with the times each is in use: one `ip:port` may be connected to two listeners."""
+    """Connection names with their number of uses: one `ip:port` may be connected to two listeners."""
 
     count: int = 0
     times: dict[str, int] = field(default_factory=dict)
@@ -27,7 +28,7 @@ class _Names:
         self.count += 1
 
     def remove(self, name: str) -> None:
-        """Of a name that was added."""
+        """Removes a name that was added."""
         self.count -= 1
         self.times[name] -= 1
         if not self.times[name]:
@@ -39,7 +40,7 @@ class _Names:
 
 @dataclass(slots=True)
 class _VhostUsage:
-    """One vhost's counts, and the connections of every user and host."""
+    """The counts of one vhost, and the connections of every user and host."""
 
     approved: int = 0
     denied: int = 0
@@ -55,12 +56,12 @@ class _VhostUsage:
 
 
 class UsageLedger:
-    """Counts of accepted connections and of every vhost there ever was."""
+    """Counts accepted connections, and connections of every vhost that has ever existed."""
 
     __slots__ = ("_denied", "_links_denied", "_oversize", "_processed", "_total_denials", "_vhosts", "open_connections")
 
     def __init__(self) -> None:
-        self.open_connections = 0  # accepted and not closed yet, governed or not
+        self.open_connections = 0  # accepted and not closed yet, with or without policy
         self._processed = 0
         self._denied = 0
         self._links_denied = 0
@@ -69,7 +70,7 @@ class UsageLedger:
         self._vhosts: dict[str, _VhostUsage] = {}
 
     def count_accept(self, is_allowed: bool) -> None:
-        """A socket was accepted, or refused by the policy's maxConnections."""
+        """Counts a socket that was accepted, or that the policy's maxConnections refused."""
         self._processed += 1
         if is_allowed:
             self.open_connections += 1
@@ -78,12 +79,15 @@ class UsageLedger:
             self._total_denials += 1
 
     def count_accept_closed(self) -> None:
-        """An accepted connection ended. Never for outgoing ones: a count below zero would lock everybody out."""
+        """Counts the end of an accepted connection.
+
+        Never call it for outgoing ones: a count below zero would lock out every client.
+        """
         if self.open_connections > 0:
             self.open_connections -= 1
 
     def usage(self, vhost: str, user: str, host: str) -> Usage:
-        """The counts a connection of `user` from `host` is judged by."""
+        """Returns the counts for a decision on a connection of `user` from `host`."""
         counts = self._vhosts.get(vhost)
         if counts is None:
             return Usage()
@@ -95,7 +99,10 @@ class UsageLedger:
         )
 
     def admit(self, vhost: str, user: str, host: str, connection_name: str) -> None:
-        """An Open was approved. connection_name  "ip:port" of the peer"""
+        """Counts an approved Open.
+
+        connection_name  "ip:port" of the peer
+        """
         counts = self._counts(vhost)
         counts.approved += 1
         counts.current += 1
@@ -103,7 +110,7 @@ class UsageLedger:
         _add(counts.by_host, counts.idle_hosts, _host_key(host), connection_name)
 
     def release(self, vhost: str, user: str, host: str, connection_name: str) -> None:
-        """An approved connection ended; the arguments are those of its `admit`. Others are ignored."""
+        """Counts the end of an approved connection. The arguments are those of its `admit`; any others are ignored."""
         counts = self._vhosts.get(vhost)
         if counts is None:
             return
@@ -117,7 +124,7 @@ class UsageLedger:
         _remove(counts.by_host, counts.idle_hosts, _host_key(host), connection_name)
 
     def count_open_denied(self, vhost: str) -> None:
-        """An Open was denied inside a vhost: once, however many limits it met."""
+        """Counts an Open that was denied inside a vhost: once, even if it reached several limits."""
         self._counts(vhost).denied += 1
 
     def count_session_denied(self, vhost: str | None) -> None:
@@ -137,14 +144,14 @@ class UsageLedger:
             counts.receivers_denied += 1
 
     def count_oversize(self, vhost: str | None) -> None:
-        """A delivery grew over maxMessageSize: once per delivery."""
+        """Counts a delivery that exceeded maxMessageSize: once per delivery."""
         self._oversize += 1
         self._total_denials += 1
         if vhost is not None:
             self._counts(vhost).oversize += 1
 
     def ensure_vhost(self, name: str) -> None:
-        """Make the vhost's statistics exist from now on; they outlive the vhost."""
+        """Creates the vhost's statistics. They outlive the vhost."""
         self._counts(name)
 
     def vhost_names(self) -> tuple[str, ...]:
@@ -154,7 +161,7 @@ class UsageLedger:
         return name in self._vhosts
 
     def policy_counters(self) -> dict[str, int]:
-        """The statistics of the `policy` entity."""
+        """Returns the statistics of the `policy` entity."""
         return {
             "connectionsProcessed": self._processed,
             "connectionsDenied": self._denied,
@@ -165,7 +172,7 @@ class UsageLedger:
         }
 
     def vhost_stats(self, name: str) -> dict[str, object]:
-        """The attributes of the vhost's `vhostStats` entity. Raises KeyError for a vhost that never was."""
+        """Returns the attributes of the vhost's `vhostStats` entity. Raises KeyError for a vhost that never existed."""
         counts = self._vhosts[name]
         return {
             "hostname": name,
@@ -179,13 +186,13 @@ class UsageLedger:
         }
 
     def vhost_connections(self, name: str) -> int:
-        """How many connections a vhost has. Raises KeyError for a vhost that never was."""
+        """Returns the number of a vhost's connections. Raises KeyError for a vhost that never existed."""
         return self._vhosts[name].current
 
     def vhost_denials(self, name: str) -> dict[str, int]:
-        """The denials on a vhost's connections. Costs nothing per connection, unlike all of `vhost_stats`.
+        """Returns the denials on a vhost's connections. Unlike `vhost_stats`, its cost does not depend on their number.
 
-        Raises KeyError for a vhost that never was.
+        Raises KeyError for a vhost that never existed.
         """
         counts = self._vhosts[name]
         return {
@@ -203,7 +210,7 @@ class UsageLedger:
 
 
 def _host_key(host: str) -> str:
-    """The same peer has one entry, whether it came as an IPv4 address or as one mapped into IPv6."""
+    """Returns one key per peer, for an IPv4 address as well as for the same address mapped into IPv6."""
     if not host.lower().startswith("::ffff:"):
         return host
     try:

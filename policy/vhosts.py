@@ -1,6 +1,6 @@
-"""One vhost: its attribute map checked and compiled.
+"""Checks and compiles the attribute map of one vhost.
 
-Validation stops at the first error, whose text is that of docs/spec/policy-and-auth.md §2.2.
+Validation stops at the first error, with the text of docs/spec/policy-and-auth.md §2.2.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ ANY_USER: Final = "*"
 DEFAULT_GROUP: Final = "$default"
 CONNECTOR_GROUP: Final = "$connector"
 
-# Deprecated attribute of a vhost -> the one to use (§10).
+# Deprecated attribute of a vhost -> its replacement (§10).
 DEPRECATED_ATTRIBUTES: Final = {"id": "hostname", "maxConnectionsPerRemoteHost": "maxConnectionsPerHost"}
 _ENTITY_TYPE: Final = "org.apache.qpid.dispatch.vhost"
-# Management adds them to every entity.
+# Management adds these to every entity.
 _ENTITY_ATTRIBUTES: Final = frozenset({"name", "identity", "type"})
 _LIMITS: Final = {
     "maxConnections": MAX_CONNECTIONS,
@@ -45,13 +45,13 @@ LIMIT_KEYS: Final = frozenset(_LIMITS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vhost:
-    """A vhost, ready to be decided on.
+    """A compiled vhost, ready for decisions.
 
     user_groups    user name -> the group that lists it
     any_user_group the group that lists `*`
-    joined_groups  name of a group the authenticator vouches for -> the group that lists it
-    boundaries     when its groups become valid and cease to be, seconds since 1970 UTC
-    digest         sha256 over the rules; order and place do not count
+    joined_groups  name of a group that the authenticator vouches for -> the group that lists it
+    boundaries     when its groups start and stop being valid, seconds since 1970 UTC
+    digest         sha256 over the rules; independent of order and place
     """
 
     name: str
@@ -72,12 +72,13 @@ class Vhost:
     digest: bytes
 
     def group_of(self, user: str, authenticator_groups: Collection[str] = ()) -> Group | None:
-        """The group of a user (§2.4): the one that lists the name, that lists `*`, `$default` for unknown users.
+        """Returns the group of a user (§2.4): the one that lists the name, or `*`, or else `$default`.
 
-        authenticator_groups  of the user. A group that lists one of them takes him in, before `*`. Of several the
-                              first by name, so that no order changes a decision
+        authenticator_groups  of the user. A group that lists one of them applies before `*`. Of several such groups the
+                              first by name applies, so that no order changes a decision
 
-        The group's window does not matter here: a member of a group that is over falls into no other.
+        `$default` is for unknown users. The group's window is ignored here: a member of an expired group does not move
+        to another group.
         """
         group = self.user_groups.get(user)
         if group is not None:
@@ -90,7 +91,7 @@ class Vhost:
         return self.groups[DEFAULT_GROUP] if self.allow_unknown_user else None
 
     def rule(self, key: str, value: object = None) -> Rule:
-        """As Group.rule, for an attribute of the vhost itself."""
+        """Returns the place of an attribute of the vhost itself, like Group.rule."""
         source = self.source
         return Rule(
             vhost=self.name,
@@ -101,7 +102,10 @@ class Vhost:
 
 
 def hostname_of(attributes: Mapping[str, object], source: SourceLocation | None = None) -> str:
-    """The vhost's name: `hostname`, its deprecated alias `id`, or with neither of them `name`. Raises PolicyError."""
+    """Returns the vhost's name: `hostname`, its deprecated alias `id`, or if both are absent, `name`.
+
+    Errors  PolicyError
+    """
 
     def error(text: str, *path: str) -> PolicyError:
         if source is None:
@@ -127,7 +131,7 @@ def hostname_of(attributes: Mapping[str, object], source: SourceLocation | None 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckedVhost:
-    """A vhost in which nothing is wrong by itself, not yet compiled.
+    """A vhost without errors of its own, not yet compiled.
 
     limits  only the written ones
     """
@@ -141,14 +145,14 @@ class _CheckedVhost:
 
 
 def check_vhost(attributes: Mapping[str, object], source: SourceLocation | None, *, resolve: Resolve) -> None:
-    """Would compile_vhost take it? Raises PolicyError when not. Many times faster for long lists of addresses."""
+    """Checks whether compile_vhost would accept it. Much faster for long address lists. Raises PolicyError if not."""
     _checked(attributes, Reading(vhost=hostname_of(attributes, source), source=source, resolve=resolve, warnings=[]))
 
 
 def compile_vhost(
     attributes: Mapping[str, object], source: SourceLocation | None, *, resolve: Resolve
 ) -> tuple[Vhost, tuple[str, ...]]:
-    """Check and compile one vhost; returns it with the texts of its warnings. Raises PolicyError."""
+    """Checks and compiles one vhost. Returns it with the texts of its warnings. Raises PolicyError."""
     name = hostname_of(attributes, source)
     reading = Reading(vhost=name, source=source, resolve=resolve, warnings=[])
     checked = _checked(attributes, reading)
@@ -161,7 +165,7 @@ def compile_vhost(
     canonical = (
         *(name, sorted(checked.aliases), max_connections, per_user, per_host, limits.get("maxMessageSize")),
         *(checked.allow_unknown_user, sorted((group, groups[group].canonical) for group in groups)),
-        # An extension, only where it is used: the digest of a policy without stays the same.
+        # An extension, added only if it is used: the digest of a policy without it does not change.
         *((key, limits[key]) for key in RATE_KEYS if key in limits),
     )
     vhost = Vhost(
@@ -229,7 +233,7 @@ def _checked(attributes: Mapping[str, object], reading: Reading) -> _CheckedVhos
 
 
 def _current_attributes(attributes: Mapping[str, object], reading: Reading) -> dict[str, object]:
-    """The map without management's own attributes and with deprecated names replaced."""
+    """Returns the map without management's own attributes and with deprecated names replaced."""
 
     def warn(old: str, new: str) -> None:
         text = f"Attribute '{old}' of entity 'vhost' has been deprecated. Use '{new}' instead"
@@ -254,7 +258,7 @@ def _current_attributes(attributes: Mapping[str, object], reading: Reading) -> d
 def _read_aliases(value: object, reading: Reading) -> tuple[str, ...]:
     prefix = f"Policy vhost '{reading.vhost}' option 'aliases'"
     if isinstance(value, list | tuple):
-        # It is a text in the schema of management, of the C router as well.
+        # It is a text in the management schema, also in the C router.
         raise reading.error(f"{prefix} must be one text with commas between the names, not a list", "aliases")
     try:
         written = split_items(value)
@@ -263,7 +267,7 @@ def _read_aliases(value: object, reading: Reading) -> tuple[str, ...]:
     aliases: list[str] = []
     for index, alias in enumerate(written):
         if not alias:
-            # Attack: it would take in the clients that ask for no vhost.
+            # Attack: it would admit the clients that ask for no vhost.
             text = "has a blank item: give it a name, remove the comma too many, or leave the attribute out."
             raise reading.error(f"{prefix} {text}", "aliases", index)
         if alias == reading.vhost:
@@ -275,7 +279,7 @@ def _read_aliases(value: object, reading: Reading) -> tuple[str, ...]:
 
 
 def _index_users(groups: Mapping[str, CheckedGroup], reading: Reading) -> dict[str, CheckedGroup]:
-    """User name -> its group, `*` among the names."""
+    """Returns user name -> its group, with `*` as one of the names."""
     found: dict[str, CheckedGroup] = {}
     for group in groups.values():
         for user in group.users:
@@ -288,7 +292,7 @@ def _index_users(groups: Mapping[str, CheckedGroup], reading: Reading) -> dict[s
 
 
 def _index_joined(groups: Mapping[str, CheckedGroup], reading: Reading) -> dict[str, CheckedGroup]:
-    """Group of the authenticator -> the group that lists it."""
+    """Returns group of the authenticator -> the group that lists it."""
     found: dict[str, CheckedGroup] = {}
     for group in groups.values():
         for name in group.authenticator_groups:

@@ -1,4 +1,4 @@
-"""The time in which a group is valid: validFrom and validUntil, instants as RFC 3339 writes them.
+"""The time in which a group is valid: validFrom and validUntil, instants in the form of RFC 3339.
 
 Pure: the time is an argument. Instants are seconds since 1970 UTC, without leap seconds.
 Source: docs/policy.md, Extensions; RFC 3339 §5.6.
@@ -21,13 +21,13 @@ _EXAMPLE: Final = "2026-12-31T18:00:00+01:00 or 2026-12-31T17:00:00Z"
 _INSTANT: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:([Zz])|([+-])(\d\d):(\d\d))?", re.ASCII
 )
-# The year 10000, to which a float rounds the last microseconds before it, and which has no text any more.
+# The year 10000: a float rounds the last microseconds before it up to it, and it cannot be written as a text.
 _TOO_LATE_S: Final = 253_402_300_800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """begin_s ≤ now < end_s, in seconds since 1970 UTC; None: without a beginning, without an end."""
+    """The time begin_s ≤ now < end_s, in seconds since 1970 UTC; None: no beginning, no end."""
 
     begin_s: float | None = None
     end_s: float | None = None
@@ -37,7 +37,7 @@ class Window:
         return self.begin_s is None and self.end_s is None
 
     def contains(self, now: float | None) -> bool:
-        """Is it open at `now`? Where the time is not known, only a window without limits is."""
+        """Returns whether it is open at `now`. If the time is not known, only a window without limits is open."""
         if self.is_always:
             return True
         if now is None:
@@ -45,7 +45,7 @@ class Window:
         return (self.begin_s is None or self.begin_s <= now) and (self.end_s is None or now < self.end_s)
 
     def reason_at(self, now: float | None) -> tuple[str, str]:
-        """Of a window that is not open at `now`: the attribute that closes it, and its instant in UTC."""
+        """Returns why a window is not open at `now`: the attribute that closes it, and its instant in UTC."""
         is_over = self.end_s is not None and not (now is not None and now < self.end_s)
         if self.end_s is not None and (is_over or self.begin_s is None):
             return UNTIL_KEY, shown_instant(self.end_s)
@@ -53,7 +53,7 @@ class Window:
 
     @property
     def some_instant(self) -> float | None:
-        """An instant at which it is open; None where every one will do."""
+        """Returns an instant at which it is open. None if it has no limits."""
         if self.begin_s is None and self.end_s is not None:
             return self.end_s - 1
         return self.begin_s
@@ -69,7 +69,7 @@ class Window:
 
 
 def read_instant(value: object) -> float:
-    """An instant with its offset, in seconds since 1970 UTC. Raises InvalidValue, which names the right form."""
+    """Parses an instant with its offset to seconds since 1970 UTC. Raises InvalidValue, which names the right form."""
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InvalidValue(f"has illegal value '{value}'. It must be an RFC 3339 time, such as {_EXAMPLE}.")
@@ -96,12 +96,12 @@ def read_instant(value: object) -> float:
 
 
 def shown_instant(seconds: float) -> str:
-    """As RFC 3339 in UTC, `2026-12-31T17:00:00Z`; `read_instant` gives the same number again."""
+    """Returns the instant as RFC 3339 in UTC, `2026-12-31T17:00:00Z`. `read_instant` returns the same number again."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def read_window(begin_s: float | None, end_s: float | None) -> Window:
-    """Raises InvalidValue for a window that is never open."""
+    """Returns a window. Raises InvalidValue for one that is never open."""
     if begin_s is not None and end_s is not None and begin_s >= end_s:
         begin, end = shown_instant(begin_s), shown_instant(end_s)
         raise InvalidValue(f"{end} is not after {FROM_KEY} {begin}: the group would never be valid.")
@@ -109,13 +109,13 @@ def read_window(begin_s: float | None, end_s: float | None) -> Window:
 
 
 def stretches_of(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The whole of time, in order, cut wherever one of the windows opens or closes."""
+    """Returns all of time, in order, divided at each instant at which a window opens or closes."""
     edges = [None, *sorted({edge for window in windows for edge in window.boundaries}), None]
     return tuple(Window(begin_s=begin, end_s=end) for begin, end in pairwise(edges))
 
 
 def joined(stretches: Iterable[Window]) -> tuple[Window, ...]:
-    """Stretches in order, those that follow each other without a gap made one."""
+    """Merges consecutive intervals without a gap."""
     found: list[Window] = []
     for stretch in stretches:
         if found and found[-1].end_s is not None and found[-1].end_s == stretch.begin_s:

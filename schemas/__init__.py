@@ -1,4 +1,4 @@
-"""The project's schemas as data. Imports nothing of ours."""
+"""The project's schemas as data. Imports no other module of the project."""
 
 import json
 from functools import cache
@@ -8,11 +8,11 @@ from typing import Any
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """Parse `<name>.json` of this package; the result is shared, so do not change it.
+    """Parses `<name>.json` of this package. The result is shared, so do not change it.
 
-    name    one of "management", "policy", "audit_event".
-    Errors  FileNotFoundError when there is no such schema.
+    name    one of "management", "policy", "audit_event", "detect_thresholds".
+    Errors  FileNotFoundError if there is no such schema.
     """
-    # Not by a path: a Spark cluster has this package in an archive.
+    # Not by a path: on a Spark cluster this package is in an archive.
     parsed: dict[str, Any] = json.loads(get_data(__name__, f"{name}.json") or b"")
     return parsed

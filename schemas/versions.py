@@ -1,12 +1,12 @@
-"""The version of what is installed, and the option of every command line that prints it."""
+"""The installed version, and the option of every command line that prints it."""
 
 import argparse
 from typing import NoReturn
 
 
 def product_version() -> str:
-    """The version; "" where nothing is installed."""
-    from importlib import metadata  # what it takes to look is a fifth of a tool's start
+    """Returns the version; "" if nothing is installed."""
+    from importlib import metadata  # importing it takes a fifth of a tool's start
 
     try:
         return metadata.version("palisade-router")
@@ -15,7 +15,7 @@ def product_version() -> str:
 
 
 class ShowVersion(argparse.Action):
-    """`--version`. Looks the version up only when asked."""
+    """The option `--version`. Looks up the version only if it is used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(product_version() or "unknown")

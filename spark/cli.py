@@ -1,7 +1,7 @@
-"""`qdaudit`: reports from a folder of audit files.
+"""`qdaudit` writes reports from a folder of audit files.
 
 Exit status: 0 done, 1 with --strict: lines in quarantine or events missing, 2 wrong arguments, 3 unreadable input,
-unwritable output or no Spark, 130 interrupted. pyspark is imported only once there is something to read.
+unwritable output or no Spark, 130 interrupted. pyspark is imported only when there is something to read.
 """
 
 import argparse
@@ -29,20 +29,23 @@ _EXIT_STATUS = (
     "Exit status: 0 done; 1 with --strict: quarantined lines or missing events; 2 wrong arguments; "
     "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run."
 )
-# Each has `add_parser`, which leaves `run` among the arguments.
+# Each has `add_parser`, which stores `run` in the arguments.
 VERBS = (ingest, generate, detect, replay, recommend, report, comply)
-# Rows of a table that are shown at most, as spark.jobs.reports.MAX_SHOWN_ROWS.
+# Limit of the rows of a table that are shown, the same as spark.jobs.reports.MAX_SHOWN_ROWS.
 MOST_ROWS = 1000
-# Lines take about so many times the bytes of their table.
+# Lines take about this many times the bytes of their table.
 _TABLE_FACTOR = 20
-# Before what Python says of an exception in a worker of Spark; the next line that is not indented has its text.
+# Precedes Python's text of an exception in a Spark worker. The message is on the next line that is not indented.
 _OF_A_WORKER = "Traceback (most recent call last):\n"
 _SAID = re.compile(r"^\S.*", re.MULTILINE)
 DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run qdaudit with `argv`, by default the process's. Returns the exit status; argparse's own exits are status 2."""
+    """Runs qdaudit with `argv`, by default the process's.
+
+    Returns the exit status; argparse's own exits have status 2.
+    """
     arguments = parser().parse_args(argv)
     try:
         with _terminated_like_interrupted():
@@ -54,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("qdaudit: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # `qdaudit ... | head`: the rest is not wanted; keep the interpreter from complaining at its exit.
+        # `qdaudit ... | head`: the reader closed the output. Keeps the interpreter from reporting that at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
@@ -157,12 +160,12 @@ def _moment(text: str) -> datetime:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """A verb of a module of its own. Whatever Spark says, its user reads a sentence."""
+    """Runs a verb with its own module. Whatever Spark raises, the user reads one sentence."""
     try:
         status: int = arguments.run(arguments)
     except (SparkUnavailableError, UnusableError, OSError):
         raise
-    except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
+    except Exception as error:  # the exceptions of Spark and of the bridge to Java have no common base class
         raise UnusableError(f"{arguments.verb} failed: {_cause(error)}") from error
     return status
 
@@ -173,7 +176,7 @@ def _report(arguments: argparse.Namespace) -> int:
     has_table = is_table(arguments.folder)
     if has_table:
         if any(arguments.folder.glob("*.jsonl*")):
-            # Attack: a mark put among audit files would make of them a table without events.
+            # Attack: a mark put among audit files would make the folder look like a table without events.
             raise UnusableError(f"{arguments.folder}: holds a table's mark ({MARK}) and audit files; keep them apart")
         check_version(arguments.folder)
         size = _TABLE_FACTOR * sum(path.stat().st_size for path in arguments.folder.rglob("*.parquet"))
@@ -187,7 +190,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         make_folder(arguments.out, "--out ")
     with opened(arguments, size, is_by_arrow=arguments.verb == "denials") as (session, work):
-        # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
+        # Not at the top: importing pyspark takes a second, which --help and a wrong argument must not take.
         from spark import ingest as tables
         from spark.jobs import changes, denials, reports, shadow
 
@@ -201,7 +204,7 @@ def _report(arguments: argparse.Namespace) -> int:
             report = reports.report(
                 session, table, kind, since=arguments.since, until=arguments.until, out=arguments.out, top=arguments.top
             )
-        except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
+        except Exception as error:  # the exceptions of Spark and of the bridge to Java have no common base class
             raise UnusableError(f"the report failed: {_cause(error)}") from error
     if arguments.format == "json":
         print(json.dumps(report.as_json(), indent=2))
@@ -212,7 +215,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _cause(error: Exception) -> str:
-    """Of an error, which may be a Java stack of a hundred lines, the sentence a reader can use."""
+    """Returns a readable sentence from an error, which may be a Java stack trace of a hundred lines."""
     _, is_of_a_worker, trace = str(error).rpartition(_OF_A_WORKER)
     if is_of_a_worker and (said := _SAID.search(trace)):
         return re.sub(r"\A(?:\w+\.)*\w+: ", "", said[0])[:500]
@@ -229,7 +232,7 @@ def _cause(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM, too, must remove the working folder."""
+    """Makes SIGTERM act like an interrupt, so that the working folder is removed."""
 
     def interrupt(_signal: int, _frame: object) -> NoReturn:
         raise KeyboardInterrupt

@@ -1,9 +1,10 @@
-"""The event table: audit events that were judged once, as Parquet by day and router.
+"""The event table: validated audit events, as Parquet by day and router.
 
     TABLE/table.json                                    the mark of a table, with the version of this layout
     TABLE/events/day=2026-11-20/router_dir=R1/*.parquet
-    TABLE/quarantine/*.parquet                          lines that are no events: file, offset, reason, line, line_bytes
-    TABLE/batches/*.json                                what was taken in at once, and its numbers (spark.lines.commit)
+    TABLE/quarantine/*.parquet                          lines that are not events: file, offset, reason, line,
+    line_bytes
+    TABLE/batches/*.json                                the batches that were taken in, with counts (spark.lines.commit)
     TABLE/checkpoint/                                   of Structured Streaming: how far each file was read
 
 `qdaudit ingest` writes it, every report reads it with `read_events`. The columns are spark.schemas.event_table().
@@ -28,11 +29,11 @@ _HASH_DIGITS = 16
 
 
 def read_events(session: SparkSession, table: Path | str) -> DataFrame:
-    """The events of a table, each once: columns of spark.schemas.event_table().
+    """Returns the events of a table, each once: columns of spark.schemas.event_table().
 
-    Tables of older versions lack the newest members; they are null. A filter on `day` and `router_dir` reads those
-    partitions alone.
-    Errors  those of pyspark, when `table` cannot be read. A table without events is empty.
+    Tables of older versions lack the newest members, which are then null. A filter on `day` and `router_dir` reads only
+    those partitions.
+    Errors  those of pyspark, if `table` cannot be read. A table without events yields no rows.
     """
     events = Path(table) / EVENTS
     if not any(events.glob("day=*")):
@@ -41,10 +42,10 @@ def read_events(session: SparkSession, table: Path | str) -> DataFrame:
 
 
 def read_quarantine(session: SparkSession, table: Path | str) -> DataFrame:
-    """The lines of a table that are no events.
+    """Returns the lines of a table that are not events.
 
-    Returns  file, offset (where the line begins, bytes), reason (all faults, "; " between), line (its beginning, valid
-             UTF-8), line_bytes (its whole length).
+    Returns  file, offset (where the line begins, bytes), reason (all faults, separated by "; "), line (its beginning,
+             valid UTF-8), line_bytes (its whole length).
     """
     quarantine = Path(table) / QUARANTINE
     columns = "file string, offset bigint, reason string, line string, line_bytes bigint"
@@ -54,10 +55,11 @@ def read_quarantine(session: SparkSession, table: Path | str) -> DataFrame:
 
 
 def router_dir(router: str) -> str:
-    """A router's id as a name of a folder.
+    """Returns a router's id as a folder name.
 
-    The id itself where it is of 1 to 100 of A-Z, a-z, 0-9, . _ - and begins with a letter or a digit. Else what it has
-    of these, cut, and a hash. Stops an id of 256 strange characters from being a path that no file system takes.
+    An id of 1 to 100 of A-Z, a-z, 0-9, . _ - that begins with a letter or a digit is used as it is. Any other id is
+    reduced to these characters, cut, and extended by a hash. Stops an id of 256 unusual characters from making a path
+    that no file system accepts.
     """
     if _PLAIN_ROUTER.fullmatch(router):
         return router
@@ -66,10 +68,10 @@ def router_dir(router: str) -> str:
 
 
 def file_uri(path: Path) -> str:
-    """A path to be written."""
+    """Returns a path for writing."""
     return f"file://{path.resolve()}"
 
 
 def hadoop_path(path: Path) -> str:
-    """A path to be read. There Hadoop takes *, ?, [, ], {, } and \\ for a pattern; these are names."""
+    """Returns a path for reading. There Hadoop takes *, ?, [, ], {, } and \\ as a pattern, so they are escaped."""
     return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.resolve()))

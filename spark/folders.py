@@ -1,4 +1,4 @@
-"""The folders of a command line: of audit files, tables, and output. Nothing here needs Spark."""
+"""The folders on a command line: of audit files, tables, and output. Nothing here needs Spark."""
 
 import json
 import os
@@ -6,24 +6,26 @@ from pathlib import Path
 
 from spark.lines import files
 
-# Says that a folder is an event table, and the version of its layout: what is written, and read, here.
+# Marks a folder as an event table and has the version of its layout, for writing and reading.
 MARK = "table.json"
 VERSION = 1
 
 
 class UnusableError(Exception):
-    """Input or output that cannot be used; the text names it and the remedy."""
+    """Input or output that cannot be used. The text names it and the remedy."""
 
 
 class UsageError(UnusableError):
-    """Arguments that do not go together."""
+    """Arguments that cannot be combined."""
 
 
 def audit_files(folder: Path, kinds: tuple[str, ...] = (files.LINES,)) -> tuple[list[files.Found], list[str]]:
-    """The audit files of a folder in the order of their names, and the names of what is passed over.
+    """Returns the audit files of a folder in the order of their names, and the names of other entries.
 
-    None when the folder is empty.
-    Errors  UnusableError: no such folder, not allowed, or a folder of other things, which a zero would hide.
+    Both are empty for an empty folder.
+    Errors  UnusableError: no such folder, no permission, or a folder of other files, for which a report of zero would
+    be
+            wrong.
     """
     try:
         found, others = files.audit_files(folder, kinds)
@@ -49,7 +51,10 @@ def is_table(folder: Path) -> bool:
 
 
 def check_version(table: Path) -> None:
-    """Errors  UnusableError: a table of another version, which would be read wrong, or the mark is none."""
+    """Checks the version of a table.
+
+    Errors: UnusableError for another version, which would be misread, or a wrong mark.
+    """
     mark = table / MARK
     try:
         version = json.loads(mark.read_text("ascii"))["version"]
@@ -64,7 +69,7 @@ def check_version(table: Path) -> None:
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Errors  UnusableError."""
+    """Creates a folder for output if needed. Errors: UnusableError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:

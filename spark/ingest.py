@@ -22,10 +22,10 @@ _LOCK = ".lock"
 
 
 def once(session: SparkSession, folder: Path, table: Path, *, router: str | None = None) -> Sums:
-    """All that is in the folder now, torn tails as well, into a new table: for one report.
+    """Takes everything in the folder now, including torn tails, into a new table: for one report.
 
-    router  of the C router's logs there, see spark.lines.source.Reading
-    Errors  UnusableError; those of pyspark, when a file cannot be read.
+    router  of the C router's logs in the folder, see spark.lines.source.Reading
+    Errors  UnusableError; those of pyspark, if a file cannot be read.
     """
     with _open(table) as staging:
         session.dataSource.register(AuditFiles)
@@ -45,11 +45,11 @@ def stream(
     part_bytes: int | None = None,
     batch_bytes: int | None = None,
 ) -> None:
-    """What is new in the folder, into the table; returns when all that was there at the start is in.
+    """Takes what is new in the folder into the table. Returns when everything that existed at the start is in.
 
-    every_s  go on, and look for more each so many seconds, until the caller is interrupted
-    told     called with the numbers of each batch
-    Errors   UnusableError; those of pyspark, when a file cannot be read.
+    every_s  continue, and look for more at this interval in seconds, until the caller is interrupted
+    told     is called with the counts of each batch
+    Errors   UnusableError; those of pyspark, if a file cannot be read.
     """
     with _open(table) as staging:
         session.dataSource.register(AuditFiles)
@@ -60,7 +60,7 @@ def stream(
         checkpoint = table / CHECKPOINT
 
         def take(made: DataFrame, batch: int) -> None:
-            # The checkpoint's own name: another one counts its batches from 0 again.
+            # The checkpoint's own name: another checkpoint counts its batches from 0 again.
             name = json.loads((checkpoint / "metadata").read_text("utf-8"))["id"]
             sums = commit(table, f"{name[:8]}-{batch:08d}", (row.asDict() for row in made.collect()))
             if told is not None:
@@ -78,7 +78,7 @@ def stream(
 
 @contextlib.contextmanager
 def _open(table: Path) -> Iterator[Path]:
-    """A table for one writer: made where there is none. Yields an empty folder for its tasks.
+    """Opens a table for one writer, and creates it if needed. Yields an empty folder for its tasks.
 
     Errors  UnusableError, OSError.
     """
@@ -102,7 +102,7 @@ def _open(table: Path) -> Iterator[Path]:
         staging.mkdir(mode=0o700, parents=True)
         try:
             yield staging
-        finally:  # a disk that is full is not to stay so
+        finally:  # frees the space on a full disk
             shutil.rmtree(table / _STAGING, ignore_errors=True)
     finally:
         os.close(lock)

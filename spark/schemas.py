@@ -1,4 +1,4 @@
-"""The Spark types of an audit event, derived from schemas/audit_event.json: one description, no copy to drift."""
+"""The Spark types of an audit event, derived from schemas/audit_event.json, so that there is only one description."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,21 +20,20 @@ _SCALARS: Mapping[str, type[DataType]] = {"string": StringType, "integer": LongT
 
 
 def audit_event() -> StructType:
-    """One audit event as it stands in a file: `time` is still text."""
+    """Returns the type of an audit event as written in a file: `time` is still text."""
     return struct_of(schemas.load("audit_event"))
 
 
 def event_table() -> StructType:
-    """A row of the event table: what every report reads.
+    """Returns the type of a row of the event table, which every report reads.
 
     The members of `audit_event` in their order, with `time` a timestamp (UTC), and then
-
       source      `palisade`, a line of our audit files; `qdrouterd`, a line of the C router's log: such an event has
-                  no start and no sequence, and null wherever the log says nothing
-      file        name of the file the line was read from, without .gz or .zst
+                  no start and no sequence, and null for everything that the log does not contain
+      file        name of the file from which the line was read, without .gz or .zst
       offset      where the line begins in that file, in bytes, uncompressed
       day         the date of `time` (UTC); partition
-      router_dir  `router` as a name of a folder, see spark.event_table.router_dir; partition
+      router_dir  `router` as a folder name, see spark.event_table.router_dir; partition
     """
     members = [
         StructField(field.name, TimestampType() if field.name == "time" else field.dataType) for field in audit_event()
@@ -52,16 +51,16 @@ def event_table() -> StructType:
 
 
 def struct_of(spec: Mapping[str, Any]) -> StructType:
-    """The struct of a JSON Schema of type object.
+    """Returns the struct type of a JSON Schema of type object.
 
-    Every field is nullable: whether a null is allowed is for spark.transforms.validation to judge, with a reason.
-    Errors  ValueError for a keyword or type the audit event's schema has no use for.
+    Every field is nullable: spark.lines.judge decides whether a null is allowed, and gives a reason.
+    Errors  ValueError for a keyword or type that the audit event's schema does not use.
     """
     return StructType([StructField(name, _type_of(name, inner)) for name, inner in spec["properties"].items()])
 
 
 def kinds_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """JSON Schema's `type`, always as a tuple."""
+    """Returns JSON Schema's `type`, always as a tuple."""
     kinds = spec["type"]
     return (kinds,) if isinstance(kinds, str) else tuple(kinds)
 

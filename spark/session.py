@@ -1,4 +1,4 @@
-"""A Spark session: by default on this machine alone, quiet, reachable by nobody, and gone without a trace."""
+"""A Spark session: by default only on this machine, quiet, closed to the network, leaving no traces."""
 
 import contextlib
 import importlib.metadata
@@ -18,10 +18,10 @@ MIN_JAVA = 17
 MIN_PYSPARK = 4
 _START_LOG_LINES = 15
 # Below this the JVM's optimizing compiler costs more than it gains: 14 s instead of 18 s for a small folder on 2 cores.
-# So it does where the JVM gets sums alone: 46 s instead of 57 s for the denials among 10,000,000 events.
+# The same holds if the JVM only gets sums: 46 s instead of 57 s for the denials among 10,000,000 events.
 _LITTLE_BYTES = 32 * 1024 * 1024
-# Below this so does everything else that Spark does to be fast later: processor time of a report over a few hundred
-# events is a fifth less without. At 4 MB it makes no difference, and above it costs.
+# Below this the same holds for Spark's other optimizations: without them a report over a few hundred events takes a
+# fifth less processor time. At 4 MB there is no difference, and above it they gain.
 _FEW_BYTES = 1024 * 1024
 _FOR_FEW = {
     "spark.sql.codegen.wholeStage": "false",
@@ -29,24 +29,25 @@ _FOR_FEW = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
-# Where in Python a column was made, for Spark's errors: nobody is shown it, and it costs Python two fifths of its time.
+# The place in Python where a column was made, for Spark's errors. It is not shown, and costs two fifths of Python's
+# time.
 _NO_ORIGINS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 _JAVA_VERSION_TIMEOUT_S = 60
 _MEBIBYTE = 1024 * 1024
-# The JVM's heap is an eighth of the machine's memory, within these bounds: Spark spills to disk what does not fit, and
-# the workers in Python need as much again.
+# The JVM's heap is an eighth of the machine's memory, within these limits. Spark spills the rest to disk, and the
+# Python workers need the same amount again.
 _HEAP_MIB = 1024, 8192
 _HEAP_SHARE = 8
 _ROOT = Path(__file__).resolve().parents[1]
-_NO_PERF_DATA = "-XX:-UsePerfData"  # else each JVM leaves a folder in /tmp
+_NO_PERF_DATA = "-XX:-UsePerfData"  # otherwise each JVM leaves a folder in /tmp
 
 
 class SparkUnavailableError(Exception):
-    """Spark cannot run here; the text names the package to install."""
+    """Spark cannot run here. The text names the package to install."""
 
 
 def check_installed() -> None:
-    """Find out in milliseconds, not after the start of a JVM. Inside spark-submit Spark is there already.
+    """Checks for Spark in milliseconds, before a JVM starts. Inside spark-submit Spark is always available.
 
     Errors  SparkUnavailableError.
     """
@@ -91,14 +92,14 @@ def local_session(
     driver_memory: str | None = None,
     is_shown: bool = False,
 ) -> Iterator["SparkSession"]:
-    """A session on all cores of this machine.
+    """Yields a session on all cores of this machine.
 
-    work           an existing folder for everything Spark, Hadoop and the JVM put down; the caller removes it.
-    input_bytes    about how much will be read, to tune the JVM by.
-    is_by_arrow    what is read is read by Arrow in the workers; the JVM gets sums alone
-    driver_memory  the JVM's heap as Spark writes it (`4g`); None: by the machine
+    work           an existing folder for all files of Spark, Hadoop and the JVM; the caller removes it.
+    input_bytes    about how much will be read, to tune the JVM.
+    is_by_arrow    Arrow reads the input in the workers; the JVM only gets sums
+    driver_memory  the JVM's heap in Spark's form (`4g`); None: by the machine
     is_shown       progress on standard error
-    Errors         SparkUnavailableError when the JVM does not come up.
+    Errors         SparkUnavailableError if the JVM does not start.
     """
     settings = _settings(work, input_bytes, is_by_arrow=is_by_arrow) | {
         "spark.driver.memory": driver_memory or f"{heap_mib()}m",
@@ -112,11 +113,12 @@ def local_session(
 def cluster_session(
     work: Path, *, master: str | None, driver_memory: str | None = None, is_shown: bool = False
 ) -> Iterator["SparkSession"]:
-    """A session on a cluster, with the site's settings (SPARK_CONF_DIR) for it.
+    """Yields a session on a cluster, with the site's settings (SPARK_CONF_DIR) for it.
 
     master  its address (`spark://host:7077`); None inside spark-submit, which knows it
     The workers need the folders of audit files and tables under the same paths, and Python with this package's extra
-    `spark`, at PYSPARK_PYTHON or where this Python is; the package itself where it is not in --py-files.
+    `spark`, at PYSPARK_PYTHON or at the path of this Python. They need the package itself too if it is not in
+    --py-files.
     """
     settings = {
         "spark.log.level": "ERROR",
@@ -125,8 +127,8 @@ def cluster_session(
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.ui.showConsoleProgress": str(is_shown).lower(),
         **_NO_ORIGINS,
-        # Where the driver has this package, be it the file of --py-files: Spark does not send it to the process that
-        # looks for new files. A path that a worker does not have does no harm there.
+        # The driver's place of this package, perhaps the file of --py-files: Spark does not send it to the process that
+        # looks for new files. A path that a worker does not have is harmless.
         "spark.executorEnv.PYTHONPATH": str(_ROOT),
     }
     if master is not None:
@@ -140,12 +142,12 @@ def cluster_session(
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this process, and the JVM before it."""
+    """Returns whether spark-submit has started this process, and the JVM before it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def heap_mib() -> int:
-    """The JVM's heap by the memory of the machine, or of the container where that is less."""
+    """Returns the JVM's heap, by the memory of the machine, or of the container if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
         with contextlib.suppress(OSError, ValueError):
@@ -172,8 +174,7 @@ def _started(
     for name, value in settings.items():
         builder = builder.config(name, value)
     jvm_log = work / "jvm.log"
-    # The JVM inherits standard error and keeps it: its chatter must not stand between an operator and the report.
-    # Progress is what it has to show.
+    # The JVM inherits standard error and keeps it. Its messages must not mix with the report, except progress.
     quiet = contextlib.nullcontext() if is_shown else _standard_error_to(jvm_log)
     try:
         with quiet, environment:
@@ -194,7 +195,7 @@ def _settings(work: Path, input_bytes: int, *, is_by_arrow: bool) -> dict[str, s
     if input_bytes < _FEW_BYTES:
         java_options.append("-XX:+UseSerialGC")
     settings = {
-        # Audit data: the driver's ports and the block manager's are for this machine only, and there is no UI.
+        # Audit data: the ports of the driver and the block manager are only for this machine, and there is no UI.
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -205,10 +206,10 @@ def _settings(work: Path, input_bytes: int, *, is_by_arrow: bool) -> dict[str, s
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        # The workers in Python find this package where the driver does.
+        # The Python workers find this package at the driver's path.
         "spark.executorEnv.PYTHONPATH": str(_ROOT),
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
-        # The files name users and addresses: for their owner alone, whatever the umask.
+        # The files name users and addresses: only their owner may read them, whatever the umask.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.hadoop.fs.defaultFS": "file:///",
         **_NO_ORIGINS,
@@ -218,7 +219,7 @@ def _settings(work: Path, input_bytes: int, *, is_by_arrow: bool) -> dict[str, s
 
 @contextlib.contextmanager
 def _environment(work: Path) -> Iterator[None]:
-    """The environment the JVM starts in, without a site's settings for its clusters, some of which outrank ours."""
+    """Sets the environment in which the JVM starts, without a site's cluster settings, some of which override ours."""
     kept = dict(os.environ)
     for name in kept:
         if name.startswith(("SPARK_", "PYSPARK_", "HADOOP_", "YARN_")):
@@ -242,9 +243,10 @@ def _environment(work: Path) -> Iterator[None]:
 
 
 def _home(work: Path) -> Path:
-    """The installed Spark, less the archive of pyspark in it: the workers read the installed modules instead.
+    """Returns a folder with the installed Spark, without its archive of pyspark: workers use the installed modules.
 
-    Each process in Python compiles what it reads from that archive anew, 0.6 s, and seven of them start one by one.
+    Each Python process compiles again what it reads from that archive, 0.6 s, and seven of them start one after
+    another.
     """
     import pyspark
 
@@ -257,7 +259,7 @@ def _home(work: Path) -> Path:
 
 @contextlib.contextmanager
 def _python() -> Iterator[None]:
-    """The workers' Python is this one, unless the site says otherwise."""
+    """Makes the workers use this Python, unless the site sets another."""
     had = os.environ.get("PYSPARK_PYTHON")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:

@@ -1,4 +1,4 @@
-"""A report for a reader: rich tables on a terminal, aligned columns elsewhere."""
+"""Shows a report: rich tables on a terminal, aligned columns elsewhere."""
 
 from typing import TYPE_CHECKING, TextIO
 
@@ -9,13 +9,13 @@ from rich.text import Text
 if TYPE_CHECKING:
     from spark.jobs.reports import Report, Table
 
-# The rows that fit a screen; the rest is in --format json and --out.
+# The rows that fit on a screen; --format json and --out have the rest.
 SHOWN_ROWS = 20
 MAX_CELL_CHARS = 60
 
 
 def render(report: "Report", stream: TextIO) -> None:
-    """Write the whole report to `stream`; colours and rules only where it is a terminal."""
+    """Writes the whole report to `stream`, with colours and rules only on a terminal."""
     console = Console(file=stream, highlight=False)
     print(_summary(report), file=stream)
     for table in report.tables.values():
@@ -32,7 +32,7 @@ def render(report: "Report", stream: TextIO) -> None:
 
 
 def printable(value: str | int | None) -> str:
-    """One cell. A peer chose many of these names: whatever could steer a terminal or turn text around is escaped."""
+    """Returns the text of one cell. Peers choose many of these names: characters that affect a terminal are escaped."""
     if value is None:
         return "(none)"
     text = str(value)
@@ -68,7 +68,7 @@ def _summary(report: "Report") -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 line`, `2 lines`"""
+    """Returns `1 line`, `2 lines`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -77,7 +77,7 @@ def _rich(table: "Table") -> RichTable:
     for name, is_number in zip(table.columns, _numbers(table), strict=True):
         shown.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in table.rows[:SHOWN_ROWS]:
-        shown.add_row(*[Text(printable(value)) for value in row])  # Text: no markup from a peer's name
+        shown.add_row(*[Text(printable(value)) for value in row])  # Text: a peer's name is not parsed as markup
     return shown
 
 

@@ -1,8 +1,8 @@
-"""`qdaudit verify`: is a trail what the router wrote? Needs neither Spark nor a JVM.
+"""`qdaudit verify` checks that a trail is what the router wrote. Needs neither Spark nor a JVM.
 
-An implementation of its own of docs/audit.md, The chain: it shares no code with the router that writes it. What is
-signed is checked in blocks, from one signed line to the next; only where a block does not fit is each of its lines
-looked at, to say which it is.
+An independent implementation of docs/audit.md, The chain: it shares no code with the router that writes it. Signed
+lines are checked in blocks, from one signed line to the next. Only if a block does not match, each of its lines is
+checked, to find the changed one.
 """
 
 import argparse
@@ -43,25 +43,25 @@ _END: Final = re.compile(rb',"previous":"([0-9a-f]{64})"(?:,"signature":"([0-9a-
 _SEQUENCE: Final = re.compile(
     rb'\A\{"schema_version":\d+,"event_id":"[0-9a-f]{32}","start":"([0-9a-f]{32})","sequence":(\d{1,19}),'
 )
-# So much is read at a time: it stays in the processor's cache while it is searched, counted and hashed.
+# Bytes read at a time: they stay in the processor's cache while they are searched, counted and hashed.
 _READ_BYTES: Final = 256 * 1024
 _PACKED_BYTES: Final = 64 * 1024
-# Attack: a line without an end takes the memory. The longest that a router writes is under 150 kB.
+# Attack: an endless line fills the memory. The longest line that a router writes is under 150 kB.
 _MAX_LINE_BYTES: Final = 1024 * 1024
-# Attack: a forged file with thousands of findings hides the one that matters, and takes the memory.
+# Attack: a forged file with thousands of findings hides the important one, and fills the memory.
 _MAX_FINDINGS_OF_FILE: Final = 20
-# Of a router that runs, lines after the last signed one are no more and no older than it leaves them unsigned, with
-# room for what waits: the router signs after 4096 lines or 5 s.
+# Limits of the lines after the last signed one, in a running router's file: those of the router, which signs after 4096
+# lines or 5 s, with room for queued events.
 _MAX_UNSIGNED_LINES: Final = 16_384
 _MAX_UNSIGNED_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is wrong, and where.
+    """A fault and its place.
 
-    line      from 1; None: it is about the file, or the folder, as a whole
-    sequence  of that line, where it can be read
+    line      1-based; None: it concerns the whole file or folder
+    sequence  of that line, if it can be read
     """
 
     file: str
@@ -76,20 +76,20 @@ class Finding:
 
 @dataclass(slots=True)
 class _File:
-    """One file, as far as it can be judged without the others.
+    """One file, checked without the others.
 
-    first        `previous` of its first line; None: it has none, for it is older than the chain
-    digest       what the next file's first line has; None: there is no whole line
-    rest         bytes behind the last line feed, and where they begin
+    first        `previous` of its first line; None: it has none, because it is older than the chain
+    digest       the value that the next file's first line has; None: there is no whole line
+    rest         bytes after the last line feed
     lines        whole ones
-    signed       how many of them have a good signature
-    block_at     where the last signed line begins, and how many lines are before it; 0, 0 where there is none
-    head         the last line with a good signature, and its number; b"", 0 where there is none
+    signed       how many of them have a valid signature
+    block_at     where the last signed line begins, and how many lines precede it; 0, 0 if there is none
+    head         the last line with a valid signature, and its number; b"", 0 if there is none
     last         the last whole line
-    is_last_signed  well
-    deleted      `digest` -> name, of files that its events say were deleted, and the number of the line that says so
-    ended        the starts that it has the ends of
-    recovered    (name, bytes, sha256) of ends that its events say are no part of the chain
+    is_last_signed  validly
+    deleted      `digest` -> name of files that its events say were deleted, and the number of the line that says so
+    ended        the starts whose ends it has
+    recovered    (name, bytes, sha256) of ends that its events say are not part of the chain
     """
 
     path: Path
@@ -117,10 +117,10 @@ class _File:
 
 @dataclass(slots=True)
 class Verdict:
-    """Of a folder.
+    """The result for a folder.
 
-    heads    router -> what the last signed line says: its file, line, start, sequence and `previous`
-    lines    of each file, by its name without .gz; half a line at its end is one
+    heads    router -> the contents of its last signed line: file, line, start, sequence and `previous`
+    lines    of each file, by its name without .gz; half a line at its end counts as one
     """
 
     events: int = 0
@@ -136,11 +136,11 @@ Keys = Mapping[str, Ed25519PublicKey]
 
 
 class PublicKeyError(Exception):
-    """A public key that cannot be used; the text names the file and what would be right."""
+    """A public key that cannot be used. The text names the file and the right form."""
 
 
 def read_key(path: Path) -> tuple[str, Ed25519PublicKey]:
-    """A public key and its name, 16 hex digits. Errors: PublicKeyError."""
+    """Returns a public key and its name, 16 hex digits. Errors: PublicKeyError."""
     try:
         pem = path.read_bytes()
     except OSError as error:
@@ -164,7 +164,7 @@ def sequence_of(line: bytes) -> int | None:
 
 
 def _blocks(path: Path, at: int) -> Iterator[bytes]:
-    """The content from byte `at` on. Errors: OSError, EOFError, zlib.error, as of gzip."""
+    """Yields the content from byte `at` on. Errors: OSError, EOFError, zlib.error, as of gzip."""
     with open(_descriptor(path), "rb") as file, gzip.open(file) if path.suffix == ".gz" else file as content:
         content.seek(at)
         while block := content.read(_READ_BYTES):
@@ -172,7 +172,7 @@ def _blocks(path: Path, at: int) -> Iterator[bytes]:
 
 
 def _descriptor(path: Path) -> int:
-    """Errors: OSError."""
+    """Opens a regular file. Errors: OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -182,19 +182,22 @@ def _descriptor(path: Path) -> int:
 
 @contextlib.contextmanager
 def _filling(path: Path) -> Iterator[Callable[[memoryview], int]]:
-    """What fills a buffer with the next bytes of the content, 0 at its end. Errors: OSError, EOFError, zlib.error."""
+    """Yields a function that fills a buffer with the next bytes, and returns 0 at the end.
+
+    Errors  OSError, EOFError, zlib.error
+    """
     with open(_descriptor(path), "rb", buffering=0) as file:
         yield _Unpacked(file).read_into if path.suffix == ".gz" else file.readinto
 
 
 class _Unpacked:
-    """The content of a compressed file. Checks its length and CRC-32; one after another are one, as for gzip."""
+    """The content of a compressed file. Checks length and CRC-32. Several members are joined, as by gzip."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self._packed = b""
-        self._is_between = True  # two of them, or before the first
+        self._is_between = True  # between two members, or before the first
 
     def read_into(self, buffer: memoryview) -> int:
         found = b""
@@ -220,7 +223,7 @@ class _Unpacked:
 
 
 def _lines(path: Path, at: int, number: int) -> Iterator[tuple[int, bytes]]:
-    """The whole lines from byte `at` on, the first being number + 1."""
+    """Yields the whole lines from byte `at` on, the first with number + 1."""
     rest = b""
     for block in _blocks(path, at):
         rest += block
@@ -231,7 +234,7 @@ def _lines(path: Path, at: int, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def check_file(path: Path, keys: Keys) -> _File:
-    """A file by itself: its blocks, its signatures, what it says of others."""
+    """Checks a file by itself: its blocks, its signatures, its statements about others."""
     file = _File(path)
     try:
         _Reader(file, keys).read()
@@ -241,14 +244,14 @@ def check_file(path: Path, keys: Keys) -> _File:
 
 
 class _Reader:
-    """Goes through a file from one signed line to the next."""
+    """Reads a file from one signed line to the next."""
 
     def __init__(self, file: _File, keys: Keys) -> None:
         self._file = file
         self._keys = keys
         self._running = hashlib.sha256()
         self._is_begun = False
-        self._at = 0  # of the block being read, in the file
+        self._at = 0  # the file offset of the block being read
 
     def read(self) -> None:
         file = self._file
@@ -271,14 +274,17 @@ class _Reader:
             file.digest = self._running.hexdigest()
 
     def _take(self, data: bytearray, view: memoryview, end: int) -> None:
-        """Whole lines: those of data up to `end`. view  of data"""
+        """Takes whole lines: those of data up to `end`.
+
+        view  of data
+        """
         file, begin = self._file, 0
         if not self._is_begun:
             first = bytes(data[: data.find(b"\n") + 1])
             found = _END.search(first)
             file.first = found[1].decode() if found else None
             file.has_link = found is not None
-        counted = 0  # so far `lines` are counted
+        counted = 0  # `lines` is counted up to here
         found_at = data.find(_TAB, 0, end)
         while found_at >= 0:
             start, stop = data.rfind(b"\n", 0, found_at) + 1, data.find(b"\n", found_at) + 1
@@ -302,11 +308,11 @@ class _Reader:
 
     @staticmethod
     def _count(data: bytearray, begin: int, end: int) -> int:
-        # Eight times as fast as data.count(b"\n", begin, end), which looks at each byte by itself.
+        # Eight times as fast as data.count(b"\n", begin, end), which checks each byte separately.
         return end - begin - len(data[begin:end].replace(b"\n", b""))
 
     def _check_signed(self, line: bytes, at: int) -> None:
-        """A line with a signature, and by its `previous` all lines since the one before."""
+        """Checks a line with a signature and, by its `previous`, all lines since the signed line before."""
         file = self._file
         found = _END.search(line)
         is_good = False
@@ -355,13 +361,13 @@ class _Reader:
         return True
 
     def _locate(self, signed: int) -> None:
-        """The lines up to the signed one, line number `signed`, do not fit: find the first that does not."""
+        """Finds the first wrong line before the signed one, line number `signed`, whose block does not match."""
         at, before = self._file.block_at
-        if not locate(self._file, at, before, signed):  # somebody writes to the file while it is read
+        if not locate(self._file, at, before, signed):  # the file changed while it was read
             self._file.find("was changed, or lines before it were", signed)
 
     def _note_line(self, line: bytes, number: int) -> None:
-        """What a line of the audit log's own says of other files, and of starts."""
+        """Stores what a line of the audit log's own says about other files, and about starts."""
         file = self._file
         try:
             event = json.loads(line)
@@ -377,10 +383,10 @@ class _Reader:
 
 
 def locate(file: _File, at: int, before: int, until: int | None = None) -> bool:
-    """Find the first line that the lines before it do not fit, from byte `at` on.
+    """Finds the first line, from byte `at` on, that does not match the lines before it.
 
-    before  how many lines are before `at`
-    until   the number of the last line to look at; None: all
+    before  how many lines precede `at`
+    until   the number of the last line to check; None: all
     Returns  whether there is one
     """
     running = None
@@ -404,7 +410,7 @@ def locate(file: _File, at: int, before: int, until: int | None = None) -> bool:
 
 
 def _why(one: bytes, other: bytes) -> str:
-    """Two lines that stand one after the other, and the second does not continue the first."""
+    """Explains why, of two consecutive lines, the second does not continue the first."""
     first, second = _SEQUENCE.match(one), _SEQUENCE.match(other)
     if first is not None and second is not None and first[1] == second[1]:
         low, high = int(first[2]), int(second[2])
@@ -415,7 +421,7 @@ def _why(one: bytes, other: bytes) -> str:
     return "was changed, or lines after it were changed, put in or taken out"
 
 
-# The files of one router, one after the other
+# Files of one router, one after another
 
 
 def _join(files: Sequence[_File], verdict: Verdict, keys: Keys, *, is_running: bool) -> None:
@@ -442,10 +448,10 @@ def _join(files: Sequence[_File], verdict: Verdict, keys: Keys, *, is_running: b
 
 
 def _deleted(files: Sequence[_File], keys: Keys) -> dict[str, str]:
-    """What lines of the trail say was deleted.
+    """Returns what lines of the trail say was deleted.
 
-    Attack: of a trail said to run, who cut its beginning off adds a line at its end that says so. It counts with a
-    signature after it.
+    Attack: a person cuts off the beginning of a trail that is said to be running, and adds a line at its end that
+    reports the deletion. So such a line counts only with a signature after it.
     """
     at = max((nth for nth, file in enumerate(files) if file.signed), default=-1)
     return {
@@ -471,7 +477,7 @@ def _check_beginning(file: _File, deleted: Mapping[str, str], verdict: Verdict) 
 
 
 def _continues_without_rest(before: _File, file: _File, recovered: set[tuple[str, int, str]]) -> bool:
-    """Lines at the end of the file before were written again in this one, and it says so."""
+    """Returns whether this file repeats lines from the end of the file before, and says so."""
     for name, size, digest in recovered:
         if name != _plain(before.path.name) or not 0 < size <= before.size:
             continue
@@ -482,7 +488,7 @@ def _continues_without_rest(before: _File, file: _File, recovered: set[tuple[str
 
 
 def _digest_until(file: _File, size: int) -> tuple[str, bytes]:
-    """As `digest` of the first `size` bytes, and what follows them."""
+    """Returns the `digest` of the first `size` bytes, and the bytes after them."""
     running, at, rest = hashlib.sha256(), 0, b""
     for _, line in _lines(file.path, 0, 0):
         at += len(line)
@@ -501,7 +507,7 @@ def _explain_break(before: _File, file: _File) -> None:
             file.find("has no chain, though it follows a file that has: it was put in, or all of it was changed", 1)
         return
     if before.findings:
-        return  # what is wrong in there has been said, and this follows of it
+        return  # the fault inside that file is reported already, and causes this one
     if file.first == _NOTHING_BEFORE:
         text = f"the chain begins anew: {before.path.name} or files after it were not there when the router started"
         file.find(text, 1)
@@ -513,7 +519,7 @@ def _explain_break(before: _File, file: _File) -> None:
 
 
 def _check_end(file: _File, files: Sequence[_File], verdict: Verdict, keys: Keys, *, is_running: bool) -> None:
-    """The last file: no other vouches for its end."""
+    """Checks the last file, whose end no other file proves."""
     if not file.findings and file.has_link and not file.is_last_signed:
         locate(file, *file.block_at)
     if file.findings:
@@ -541,7 +547,7 @@ def _check_end(file: _File, files: Sequence[_File], verdict: Verdict, keys: Keys
     if not is_running:
         file.find(text, file.lines, file.last)
         return
-    # Attack: lines of a time to come would be young for ever.
+    # Attack: lines with a future time would count as recent forever.
     is_now = signed_in is file and abs(_age_s(file)) <= _MAX_UNSIGNED_S
     if after > _MAX_UNSIGNED_LINES or not is_now:
         file.find(
@@ -552,7 +558,7 @@ def _check_end(file: _File, files: Sequence[_File], verdict: Verdict, keys: Keys
 
 
 def _age_s(file: _File) -> float:
-    """Of the first line that is not signed: seconds from then to now."""
+    """Returns the seconds from the first unsigned line to now."""
     at, before = file.block_at
     for number, line in _lines(file.path, at, before):
         if number <= before + 1:
@@ -571,11 +577,11 @@ def _plain(name: str) -> str:
 def verify(
     folder: Path, keys: Keys, *, is_running: bool = False, seen: Sequence[str] = (), jobs: int | None = None
 ) -> Verdict:
-    """Check the trails of all routers in a folder.
+    """Checks the trails of all routers in a folder.
 
-    keys        by name; none: what is signed is not looked at
+    keys        by name; empty: signatures are not checked
     is_running  the routers run: the ends may be open
-    seen        `previous` of signed lines that were there earlier
+    seen        `previous` of signed lines that existed earlier
     jobs        files at a time
     Errors      OSError: the folder cannot be read
     """
@@ -599,7 +605,7 @@ def verify(
 
     paths.sort(key=lambda path: (router_of(path), _plain(path.name)))
     if not paths:
-        # Attack: of a trail that was taken away whole, every line that is left is in order.
+        # Attack: in a trail that was removed completely, every remaining line is valid.
         text = "holds no audit file: where it is a router's audit directory, its trail was taken away, or never begun"
         verdict.findings.append(Finding(file=str(folder), text=text))
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
@@ -676,7 +682,7 @@ def _jobs(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace, show: Callable[[str], object] = print) -> int:
-    """Returns the exit status."""
+    """Runs the command and returns the exit status."""
     if bool(arguments.key) == arguments.unsigned:
         print("qdaudit: give --key PUBLIC, or --unsigned to check the chain without its signatures", file=sys.stderr)
         return USAGE
@@ -729,5 +735,5 @@ def _as_text(verdict: Verdict) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """File names are whatever somebody put there."""
+    """Returns a printable name. File names may contain any characters."""
     return "".join(each if each.isprintable() else "?" for each in text)

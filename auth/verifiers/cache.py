@@ -1,6 +1,6 @@
-"""Remembers a slow verifier's answers for a while: a directory, an authentication service.
+"""Remembers the answers of a slow verifier, such as a directory or an authentication service, for some time.
 
-What is remembered of a password is a keyed hash, whose key is made at the start and never leaves the process.
+A password is remembered as a keyed hash. The key is made at the start and never leaves the process.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from typing import Final
 from auth.credentials import Answer, CheckPassword, FetchGroups, Recheck, VerifyRequest, VerifyResult
 from auth.verifiers.verifier import Announcing, Verifier
 
-# Answers of each kind. Attack: to fill the memory with names that are made up; or, if both kinds shared their room, to
-# push out of it those who log in every minute.
+# Limit of answers of each kind, good and bad. Attack: to fill the memory with made-up names; or, if both kinds shared
+# one limit, to displace the users who log in every minute.
 MAX_ENTRIES: Final = 10_000
 
 _Key = tuple[str, bytes]  # user, keyed hash of what was asked
 
 
 class _Answers:
-    """Answers of one kind, the oldest first; each lasts as long as any other."""
+    """Answers of one kind, the oldest first. All are kept for the same time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -50,10 +50,11 @@ class _Answers:
 
 
 class CachedVerifier:
-    """A verifier whose answers to passwords and for groups are remembered.
+    """A verifier whose answers about passwords and groups are remembered.
 
-    An outage is not remembered. A user whose credentials are found to hold no more is forgotten at once. A password
-    that was changed in the directory is good for `seconds` more, and the new one is good at once.
+    An outage is not remembered. If a user's credentials turn out to be no longer valid, the user's answers are
+    forgotten at once. After a change in the directory, the old password is accepted for `seconds` more, and the new one
+    at once.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class CachedVerifier:
         refused_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """seconds, refused_seconds  how long a good answer, and a bad one, is remembered; 0: not at all"""
+        """Wraps a verifier.
+
+        seconds, refused_seconds  how long a good answer, and a bad one, is remembered; 0: not at all
+        """
         self._verifier = verifier
         self._clock = clock
         self._secret = secrets.token_bytes(32)
@@ -107,7 +111,7 @@ class CachedVerifier:
         return answer
 
     def recall(self, request: VerifyRequest) -> Answer | None:
-        """An answer that is remembered, unless a thread is at the answers just now."""
+        """Returns a remembered answer. Returns None if there is none, or if another thread holds the lock."""
         if not isinstance(request, CheckPassword | FetchGroups):
             return None
         key = self._key(request)

@@ -1,20 +1,20 @@
-"""Disks on which a look at a file's status waits for nobody. Source: proc(5), /proc/self/mountinfo."""
+"""Finds disks on which reading a file's status does not block. Source: proc(5), /proc/self/mountinfo."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 _MOUNTS: Final = "/proc/self/mountinfo"
-# Of this machine. Attack or outage: a server of NFS, or a program behind FUSE, that does not answer, so that the event
-# loop stands still with whoever asks for a file there. Any other kind counts as one of those.
+# File systems of this machine. Attack or outage: an NFS server or a FUSE program that does not answer stops the event
+# loop, because the loop asks for a file there. Every other kind of file system counts as remote.
 _LOCAL: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "ramfs", "overlay"})
 
 
 def never_waits(path: str) -> bool:
-    """Are the file, and all folders on the way to it, on disks of this machine? No where that is not known."""
+    """Returns whether the file and all folders above it are on disks of this machine. False if that is unknown."""
     try:
         mounts = [line.split() for line in Path(_MOUNTS).read_text().splitlines()]
-        # The mount point is the fifth field, the kind of file system the one behind "-"; the later mount hides others.
+        # The mount point is field 5, the file system the field after "-". A later mount hides earlier ones.
         kinds = {_unescaped(fields[4]): fields[fields.index("-") + 1] for fields in mounts}
         ways = [Path(way) for way in (os.path.abspath(path), os.path.realpath(path))]
         passed = [kinds.get(str(place)) for way in ways for place in (way, *way.parents)]
@@ -24,7 +24,7 @@ def never_waits(path: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    """A blank, a tab, a line break and a backslash are octal there."""
+    """Decodes a blank, a tab, a line break and a backslash, which are octal in mountinfo."""
     for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(octal, character)
     return text

@@ -1,10 +1,10 @@
-"""Users in a file: one `user:hash` a line, perhaps with SCRAM keys behind a blank; `#` begins a comment line.
+"""Users in a file: one `user:hash` a line, optionally followed by a blank and SCRAM keys. `#` begins a comment line.
 
 Blocking: files are read and hashes computed here. Call `verify` off the event loop.
 
-Owner and mode: the file must belong to root or to the user the process runs as, and nobody else may write it; it may be
-readable for its group (a service account that does not own it), never for everybody. Hashes that others can read can
-be guessed at leisure; hashes that others can write are an open door.
+Owner and mode: the file must belong to root or to the user of the process, and no other user may write it. Its group
+may read it (a service account that does not own it), but never all users. Hashes that others can read can be guessed
+offline; hashes that others can write let them in.
 """
 
 import fcntl
@@ -42,30 +42,32 @@ from auth.verifiers.scram_keys import decoy_keys, make_scram_keys, read_scram_ke
 from auth.verifiers.verifier import DEFAULT, HASHING_THREADS
 from policy.files.regular import read_regular
 
-# Stops a path to something that is not a user file from filling memory; room for 100,000 users.
+# Stops a wrong path to a large file from filling memory; room for 100,000 users.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
-# Every login computes a hash of each cost in the file, see UserFile.verify. Stops a file gathered from many programs
-# from making each login, and so each attacker's, cost that many hashes.
+# Every login computes a hash of each cost in the file, see UserFile.verify. Stops a file collected from many programs
+# from making each login, and so each attack, that expensive.
 MAX_COSTS = 8
 
-# Shapes of SCRAM keys among which a decoy is drawn on the event loop, 5 microseconds each. Stops a file gathered from
-# many programs from holding everybody up at each login: with more, a thread draws.
+# Limit of SCRAM key shapes for which a decoy is drawn on the event loop, at 5 microseconds each. Stops a file collected
+# from many programs from delaying all connections at each login: with more shapes, a thread draws.
 MAX_QUICK_SHAPES = 8
 
 
 class UserFileError(ValueError):
-    """The file cannot be used; the text names file, line and remedy."""
+    """The file cannot be used. The text names file, line and remedy."""
 
 
 class UserFile:
-    """The users of one file as they were when it was loaded."""
+    """The users of one file, as they were when it was loaded."""
 
     __slots__ = ("_decoys", "_entries", "_hashes", "_scram", "_shapes", "mechanisms", "seed")
 
     def __init__(self, entries: Mapping[str, str], seed: bytes | None = None) -> None:
-        """entries  as `parse_users` returns them
-        seed     of decoys; None: made of the first entry
+        """Prepares the users.
+
+        entries  as `parse_users` returns them
+        seed     of decoys; None: derived from the first entry
         """
         self._entries = dict(entries)
         self._hashes: dict[str, str] = {}
@@ -76,7 +78,8 @@ class UserFile:
                 self._scram.setdefault(hash_name, {})[user] = keys
         self._shapes = {name: shapes_of(known.values()) for name, known in self._scram.items()}
         self.mechanisms = (*(f"SCRAM-{name}" for name in self.scram_hashes), "PLAIN")
-        # Decoys have to stay the same over restarts: otherwise whoever asks before and after one knows them.
+        # Decoys have to stay the same over restarts: otherwise an attacker who asks before and after one recognises
+        # them.
         first = next(iter(self._entries.items()), ("", ""))
         self.seed = seed if seed is not None else hashlib.sha256("".join(first).encode()).digest()
         costs = dict.fromkeys(check_hash(phc) for phc in self._hashes.values()) or (Argon2idCost(),)
@@ -84,43 +87,43 @@ class UserFile:
 
     @classmethod
     def load(cls, path: str, seed: bytes | None = None) -> "UserFile":
-        """Read the file. Errors: UserFileError.
+        """Reads the file. Errors: UserFileError.
 
-        seed  of the file as it was read before: a change must not change decoys, by which they would be known
+        seed  of the file when it was read before: a change of the file must not change decoys, which would reveal them
         """
         return cls(parse_users(_read(path), path), seed)
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The names, in the order of the file."""
+        """Returns the names, in the order of the file."""
         return tuple(self._hashes)
 
     @property
     def scram_hashes(self) -> tuple[str, ...]:
-        """The hashes that some user has SCRAM keys of, strongest first."""
+        """Returns the hashes for which some user has SCRAM keys, strongest first."""
         return tuple(name for name in HASHES if name in self._scram)
 
     def scram_keys(self, user: str, hash_name: str) -> ScramKeys:
-        """The user's keys; decoys for a user without them, so that the exchange does not tell which users there are."""
-        # Made for users too: the time says nothing.
+        """Returns the user's keys, or decoys for a user without keys, so as not to reveal who exists."""
+        # Also made for users that exist, so that the time reveals nothing.
         decoy = decoy_keys(self.seed, user, hash_name, self._shapes.get(hash_name, {}))
         return self._scram.get(hash_name, {}).get(user, decoy)
 
     def is_quick(self, hash_name: str) -> bool:
-        """Does `scram_keys` take microseconds? It draws decoys among the shapes of the file's keys."""
+        """Returns whether `scram_keys` takes microseconds. It draws decoys among the shapes of the file's keys."""
         return len(self._shapes.get(hash_name, ())) <= MAX_QUICK_SHAPES
 
     @property
     def costs(self) -> tuple[Cost, ...]:
-        """The different costs of the hashes: one of each is computed for every login."""
+        """Returns the different costs of the hashes: every login computes one hash of each."""
         return tuple(self._decoys)
 
     def verify(self, user: str, password: Secret) -> VerifyResult:
-        """Is this the user's password? At most MAX_PASSWORD_BYTES are ever hashed.
+        """Checks a user's password. Never hashes more than MAX_PASSWORD_BYTES.
 
-        Attack: to tell by the time of the answer which users there are. A user whose hash costs more or less than that
-        of a name made up would be known by it. So each login computes one hash of each cost in the file, in the same
-        order: the user's own, and decoys for the others.
+        Attack: to find out by the time of the answer which users exist. If a user's hash cost more or less than that of
+        a made-up name, the time would show it. So each login computes one hash of each cost in the file, in the same
+        order: the user's own, and decoys for the other costs.
         """
         size = len(password.reveal().encode("utf-8", "surrogatepass"))
         if not 0 < size <= MAX_PASSWORD_BYTES:
@@ -140,7 +143,10 @@ class UserFile:
         return VerifyResult(is_valid=True)
 
     def proof(self, user: str) -> str | None:
-        """Another one for every entry that a user may have; None for an unknown user. No hash to guess at."""
+        """Returns a value that differs for every entry that a user may have.
+
+        None for an unknown user. Reveals no hash.
+        """
         entry = self._entries.get(user)
         return None if entry is None else hashlib.sha256(entry.encode()).hexdigest()
 
@@ -153,10 +159,10 @@ def _fits(password: Secret, phc: str) -> bool | HashError:
 
 
 class UserFileVerifier:
-    """Answers from a file that may change: it is read again when it is not the file that was read last.
+    """Answers from a file that may change: the file is read again whenever it has changed.
 
-    So a removed user is out at once. A file that has become unusable refuses everybody. May be called from several
-    threads: the only state is one tuple, replaced as a whole.
+    So a removed user is refused at once. If the file becomes unusable, every user is refused. May be called from
+    several threads: the only state is one tuple, replaced as a whole.
     """
 
     __slots__ = ("_loaded", "_path", "name")
@@ -165,7 +171,7 @@ class UserFileVerifier:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """PLAIN, and SCRAM by the hashes that the file as it was read last has keys of."""
+        """Returns PLAIN, and SCRAM with the hashes for which the file, as last read, has keys."""
         return self._loaded[1].mechanisms
 
     @property
@@ -174,14 +180,14 @@ class UserFileVerifier:
 
     @property
     def costs(self) -> tuple[Cost, ...]:
-        """Those of the file as it was read last, see UserFile.costs."""
+        """Returns the costs in the file as last read, see UserFile.costs."""
         return self._loaded[1].costs
 
     def __init__(self, path: str, name: str = DEFAULT) -> None:
-        """Errors: UserFileError when the file cannot be used now."""
+        """Reads the file. Errors: UserFileError if it cannot be used now."""
         self.name = name
         self._path = path
-        # What was read, and whether a look at the file waits for nothing.
+        # The file as last read, and whether checking it for changes never blocks.
         self._loaded = (fingerprint(path), UserFile.load(path), never_waits(path))
 
     @overload
@@ -189,7 +195,7 @@ class UserFileVerifier:
     @overload
     def verify(self, request: VerifyRequest) -> Answer: ...
     def verify(self, request: VerifyRequest) -> Answer:
-        """Is the request's password its user's? What are its SCRAM keys?"""
+        """Checks a password or an open connection's proof, or returns a user's SCRAM keys."""
         if not isinstance(request, CheckPassword | FetchScramKeys | Recheck):
             return unavailable("a file of users holds passwords only")
         loaded, users, _ = self._loaded
@@ -208,7 +214,10 @@ class UserFileVerifier:
         return replace(result, proof=self._proof(users, request.user)) if result.is_valid else result
 
     def recall(self, request: VerifyRequest) -> Answer | None:
-        """SCRAM keys, while the file is the one that was read last and a look at it waits for nothing."""
+        """Returns SCRAM keys if the file has not changed since it was read and checking this does not block.
+
+        Else None.
+        """
         loaded, users, is_quick = self._loaded
         if not isinstance(request, FetchScramKeys) or not is_quick or not users.is_quick(request.hash_name):
             return None
@@ -227,15 +236,17 @@ class UserFileVerifier:
         return Proof(verifier=self.name, user=user, value=value) if value is not None else None
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing: the verifier holds no connections."""
 
 
 def parse_users(text: str, path: str) -> dict[str, str]:
-    """user -> PHC string that `check_hash` accepts, of MAX_COSTS costs at most, and behind it SCRAM keys, by blanks.
+    """Returns user -> PHC string that `check_hash` accepts, followed by SCRAM keys, separated by blanks.
+
+    The hashes have at most MAX_COSTS different costs.
 
     path    only names the file in errors
 
-    Errors  UserFileError with the line; never with the line's content, which may be a password by mistake.
+    Errors  UserFileError with the line number, never with the line itself, which may be a password by mistake.
     """
     hashes: dict[str, str] = {}
     costs: set[Cost] = set()
@@ -267,7 +278,7 @@ def parse_users(text: str, path: str) -> dict[str, str]:
 
 
 def check_user(user: str, where: str) -> None:
-    """Refuse a name that no line can hold or no client can log in with. Errors: UserFileError."""
+    """Refuses a name that a line cannot hold or a client cannot log in with. Errors: UserFileError."""
     if not user or user != user.strip() or user.startswith("#") or ":" in user or not user.isprintable():
         raise UserFileError(
             f"{where}: a user name must be printable, without ':', not begin with '#' and not begin or end with a blank"
@@ -285,10 +296,10 @@ def set_user(
     scram: Sequence[str] = (),
     must_exist: bool = True,
 ) -> None:
-    """Add the user or replace its password; everything else in the file, comments too, stays.
+    """Adds a user or replaces its password. Keeps everything else in the file, including comments.
 
-    scram       the hashes to store SCRAM keys of beside the password's own
-    must_exist  false to begin a new file (mode 600) where there is none
+    scram       the hashes for which SCRAM keys are stored beside the password's hash
+    must_exist  false to create the file (mode 600) if it does not exist
     Errors      UserFileError, HashError, OSError. The file is replaced as a whole or not at all.
     """
     check_user(user, path)
@@ -307,7 +318,7 @@ def set_user(
 
 
 def remove_user(path: str, user: str) -> None:
-    """Take the user out of the file. Errors: UserFileError, also when there is no such user; OSError."""
+    """Removes a user from the file. Errors: UserFileError, also if the user does not exist; OSError."""
     with _locked(path):
         lines = _lines(path)
         kept = [line for line in lines if _user_of(line) != user]
@@ -317,9 +328,9 @@ def remove_user(path: str, user: str) -> None:
 
 
 def read_private(path: str) -> bytes:
-    """A file with a safe owner and mode; checked on the open file, so that it cannot be exchanged.
+    """Reads a file with a safe owner and mode. They are checked on the open file, so that it cannot be exchanged.
 
-    Errors  UserFileError, also where it has more than MAX_FILE_BYTES
+    Errors  UserFileError, also if it has more than MAX_FILE_BYTES
     """
     try:
         return read_regular(path, MAX_FILE_BYTES, check=partial(_check_status, path))
@@ -328,7 +339,7 @@ def read_private(path: str) -> bytes:
 
 
 def fingerprint(path: str) -> tuple[int, int, int, int]:
-    """Another one for another file, and for this one when it was changed: its ctime, in ns, is the last of them.
+    """Returns a value that differs for another file and after a change of this one. Its last item is the ctime in ns.
 
     Errors  UserFileError
     """
@@ -336,7 +347,7 @@ def fingerprint(path: str) -> tuple[int, int, int, int]:
         status = os.stat(path)
     except OSError as fault:
         raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
-    # The change time moves with owner and mode too, and nobody can set it back.
+    # The change time also changes with owner and mode, and cannot be set back.
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
@@ -369,14 +380,14 @@ def _lines(path: str) -> list[str]:
 
 
 def _user_of(line: str) -> str | None:
-    """The user of a line that `parse_users` accepts; None for a comment or blank line."""
+    """Returns the user of a line that `parse_users` accepts. None for a comment or blank line."""
     stripped = line.strip()
     return None if not stripped or stripped.startswith("#") else stripped.partition(":")[0]
 
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Keep two writers of the same folder from losing each other's change."""
+    """Locks the folder, so that two writers do not lose each other's change."""
     try:
         folder = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as fault:

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from auth.secrets import Secret
 
-# Every unauthenticated peer can make us compute any hash of the file, so one line in it must not cost the machine: at
-# most this much memory and this many passes for one attempt.
+# Every unauthenticated peer can make us compute any hash of the file. So one attempt may take at most this much memory
+# and this many passes.
 MAX_MEMORY_KIB = 256 * 1024
 MAX_PASSES = 64
 
@@ -31,7 +31,7 @@ _SCRYPT = re.compile(rf"\$scrypt\$ln=(\d{{1,2}}),r=(\d{{1,3}}),p=(\d{{1,3}})\$({
 
 
 class HashError(ValueError):
-    """Not a hash we can verify; the text names those we can."""
+    """The hash cannot be verified here. The text names the supported kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ Cost = Argon2idCost | ScryptCost
 
 
 def hash_password(password: Secret, cost: Cost) -> str:
-    """A new PHC string with a random salt.
+    """Returns a new PHC string with a random salt.
 
-    Errors  HashError when this build of cryptography has no Argon2id.
+    Errors  HashError if this build of cryptography has no Argon2id.
     """
     salt = secrets.token_bytes(_SALT_BYTES)
     secret = password.reveal().encode("utf-8")
@@ -79,7 +79,7 @@ def hash_password(password: Secret, cost: Cost) -> str:
 
 
 def check_hash(phc: str) -> Cost:
-    """The cost of a PHC string.
+    """Returns the cost of a PHC string.
 
     Errors  HashError unless `verify_hash` can verify it within the limits above.
     """
@@ -89,7 +89,7 @@ def check_hash(phc: str) -> Cost:
         cost: Cost = Argon2idCost(memory_kib=memory, iterations=iterations, lanes=lanes)
     elif found := _SCRYPT.fullmatch(phc):
         log2_n, r, p = (int(number) for number in found.groups()[:3])
-        # 1 <= log2 N < 16 r is RFC 7914's own bound; 128 r N bytes are what one attempt takes.
+        # 1 <= log2 N < 16 r is the limit of RFC 7914; one attempt takes 128 r N bytes.
         is_sound = 1 <= log2_n < 16 * r and 1 <= p <= MAX_PASSES and (r << log2_n) // 8 <= MAX_MEMORY_KIB
         cost = ScryptCost(log2_n=log2_n, r=r, p=p)
     else:
@@ -105,7 +105,7 @@ def check_hash(phc: str) -> Cost:
 
 
 def verify_hash(password: Secret, phc: str) -> bool:
-    """Is the PHC string made of this password? The digests are compared in constant time.
+    """Returns whether the PHC string was made from this password. Compares the digests in constant time.
 
     Errors  HashError, as `check_hash`.
     """
@@ -125,7 +125,7 @@ def verify_hash(password: Secret, phc: str) -> bool:
 
 
 def decoy_hash(cost: Cost) -> str:
-    """A PHC string of that cost which no password fits, made without computing one."""
+    """Returns a PHC string of that cost that matches no password, without computing a hash."""
     salt, digest = _encode(secrets.token_bytes(_SALT_BYTES)), _encode(secrets.token_bytes(_DIGEST_BYTES))
     if isinstance(cost, ScryptCost):
         return f"{_scrypt_prefix(cost)}${salt}${digest}"

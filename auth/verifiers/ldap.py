@@ -1,8 +1,8 @@
 """Users and their groups in an LDAP directory: PLAIN, and the groups of users whom TLS has authenticated.
 
-A user's name is taken exactly as the directory writes it. Directories compare names without regard to case,
-blanks and look-alikes (such as letters of full width); a policy does not, and whoever could choose the spelling could
-choose the user group.
+A user's name must be exactly as the directory writes it. Directories ignore case, blanks and look-alikes (such as
+full-width letters) when they compare names; a policy does not. A user who could choose the spelling could choose the
+user group.
 Sources: RFC 4511, 4513 (§6.3.1: empty passwords), 4514, 4515; docs/spec/policy-and-auth.md §8.10.
 """
 
@@ -50,24 +50,24 @@ __all__ = ["LdapSettingsError", "LdapVerifier", "ldap_warnings", "make_ldap_veri
 NOT_AS_WRITTEN: Final = "SASL(-13): user not found: the directory has no user of exactly this name"
 DISABLED: Final = "SASL(-13): authentication failure: the account is disabled or has expired"
 
-# What a bind is answered with where the user or the password is not good: constraint violation (too many attempts),
-# no such object, invalid DN, inappropriate authentication (no password is set), invalid credentials, insufficient
-# access, unwilling (the account is locked).
+# Results of a bind with a bad user or password: constraint violation (too many attempts), no such object, invalid DN,
+# inappropriate authentication (no password is set), invalid credentials, insufficient access, unwilling (the account is
+# locked).
 _REFUSED: Final = frozenset((19, 32, 34, 48, 49, 50, 53))
 
-# Attributes that change with the user's credentials, of OpenLDAP (ppolicy), 389 and Active Directory.
+# Attributes of OpenLDAP (ppolicy), 389 and Active Directory that change with the user's credentials.
 _IDENTITY: Final = ("entryUUID", "nsUniqueId", "objectGUID", "pwdChangedTime", "pwdLastSet")
 _STATE: Final = ("userAccountControl", "accountExpires", "nsAccountLock", "pwdAccountLockedTime", "loginDisabled")
 
 _ACCOUNT_DISABLE: Final = 2  # of userAccountControl
 _LOCKED_FOR_GOOD: Final = "000001010000Z"  # of pwdAccountLockedTime
-# accountExpires: 100 ns since 1601; 0 and 2**63 - 1: never.
+# accountExpires: 100 ns since 1601; 0 and 2**63 - 1 mean never.
 _TICKS: Final = 10_000_000
 _EPOCH_S: Final = 11_644_473_600
 
 
 def make_ldap_verifier(attributes: Mapping[str, Any]) -> Verifier:
-    """From a validated `ldapAuthenticator` entity. Reads files; connects to nobody.
+    """Returns a verifier from a validated `ldapAuthenticator` entity. Reads files, but makes no connection.
 
     Errors  auth.verifiers.ldap_settings.LdapSettingsError.
     """
@@ -78,12 +78,12 @@ def make_ldap_verifier(attributes: Mapping[str, Any]) -> Verifier:
 
 
 def ldap_warnings(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Texts for the log of what is dangerous in an entity that `make_ldap_verifier` takes."""
+    """Yields log texts for dangerous settings in an entity that `make_ldap_verifier` accepts."""
     return read_settings(attributes).warnings()
 
 
 class LdapVerifier:
-    """Asks a directory."""
+    """Checks passwords and reads groups in a directory."""
 
     def __init__(self, settings: LdapSettings, wall_clock: Callable[[], float] = time.time) -> None:
         self.name = settings.name
@@ -94,13 +94,13 @@ class LdapVerifier:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """PLAIN; EXTERNAL where users are found without their password."""
+        """Returns PLAIN, and EXTERNAL if the directory finds users without their password."""
         return ("EXTERNAL", "PLAIN") if self._settings.has_service else ("PLAIN",)
 
     def verify(self, request: VerifyRequest) -> Answer:
         match request:
             case CheckPassword(user=user, password=password):
-                # Attack: an empty password, which is a login as nobody in particular, and succeeds (RFC 4513 §6.3.1).
+                # Attack: an empty password. Such a bind is anonymous and succeeds (RFC 4513 §6.3.1).
                 if not _is_name(user) or not _may_be_password(password):
                     return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
                 return self._ask(lambda session: self._check(session, user, password))
@@ -141,7 +141,7 @@ class LdapVerifier:
             reader = session.service
             entry = self._find(reader, user, session)
             if entry is None:
-                # Attack: to tell by the time of the answer which users there are. So an unknown one is tried, too.
+                # Attack: to find out by the time of the answer which users exist. So an unknown user is tried too.
                 self._bind(session, f"cn={secrets.token_hex(16)},{users.base}", password)
                 return VerifyResult(is_valid=False, detail=UNKNOWN_USER)
             refusal = self._bind(session, entry.dn, password)
@@ -165,7 +165,7 @@ class LdapVerifier:
     # Answers
 
     def _bind(self, session: Session, dn: str, password: Secret) -> VerifyResult | None:
-        """None: the password is the user's."""
+        """Returns None if the password is the user's, else the refusal."""
         code = session.user.bind(dn, password, session.limits)
         if code == SUCCESS:
             return None
@@ -174,7 +174,7 @@ class LdapVerifier:
         raise ServerFault(f"{session.user.address}: bind refused with LDAP result {code}")
 
     def _find(self, reader: LdapConnection, user: str, session: Session) -> Entry | None:
-        """The entry of exactly this name; None where there is none, or where the directory takes several for it."""
+        """Returns the entry of exactly this name. None if there is none, or if the directory finds several."""
         users = self._settings.users
         found = reader.search(
             users.dn_of(user) if users.dn else users.base,
@@ -191,7 +191,7 @@ class LdapVerifier:
     def _result(self, reader: LdapConnection, entry: Entry, user: str, session: Session) -> VerifyResult:
         if _is_disabled(entry, self._wall_clock()):
             return VerifyResult(is_valid=False, detail=DISABLED)
-        # Interned: thousands of answers that are remembered name the same few groups.
+        # Interned: thousands of remembered answers name the same few groups.
         groups = map(sys.intern, sorted(groups_of(self._settings.groups, reader, entry.dn, user, session)))
         proof = Proof(verifier=self.name, user=user, value=_proof_value(entry)) if self._settings.has_service else None
         return VerifyResult(is_valid=True, groups=tuple(groups), proof=proof)
@@ -212,7 +212,7 @@ def _may_be_password(password: Secret) -> bool:
 
 
 def _is_disabled(entry: Entry, wall_s: float) -> bool:
-    """By what OpenLDAP, 389, Novell's and Active Directory write into an entry."""
+    """Returns whether an account is disabled, by the attributes of OpenLDAP, 389, Novell and Active Directory."""
     if any(_number(text) & _ACCOUNT_DISABLE for text in entry.texts("userAccountControl")):
         return True
     if any(text.lower() == "true" for name in ("nsAccountLock", "loginDisabled") for text in entry.texts(name)):
@@ -224,7 +224,7 @@ def _is_disabled(entry: Entry, wall_s: float) -> bool:
 
 
 def _number(text: str) -> int:
-    """Errors: LdapError; an account whose state cannot be read is not let in."""
+    """Returns a number. Errors: LdapError, so that an account whose state cannot be read is refused."""
     try:
         return int(text)
     except ValueError:

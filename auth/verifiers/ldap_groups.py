@@ -1,4 +1,4 @@
-"""The groups that a user is a member of, and those that these are members of."""
+"""Finds the groups of which a user is a member, and the groups of which these are members."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -8,20 +8,20 @@ from auth.verifiers.ldap_servers import Session
 from auth.verifiers.ldap_settings import GroupPlace, escape
 from auth.verifiers.ldap_wire import BASE, SUBTREE, Entry, LdapConnection, LdapError
 
-# Active Directory's rule for members of members (LDAP_MATCHING_RULE_IN_CHAIN), and what a server that has it says.
+# Active Directory's rule for members of members (LDAP_MATCHING_RULE_IN_CHAIN), and the capability of a server with it.
 CHAIN_RULE: Final = "1.2.840.113556.1.4.1941"
 _ACTIVE_DIRECTORY: Final = "1.2.840.113556.1.4.800"
 
-# Of one user. Beyond them the login is refused, and not decided on a part of the groups.
+# Of one user. With more, the login is refused, instead of decided on a part of the groups.
 MAX_GROUPS: Final = 2_000
 MAX_DEPTH: Final = 20
 
-# Members that are asked for at once.
+# Members per search.
 _BATCH: Final = 50
 
 
 def groups_of(place: GroupPlace, reader: LdapConnection, dn: str, user: str, session: Session) -> set[str]:
-    """The names. Errors: LdapError, also for more than MAX_GROUPS or MAX_DEPTH."""
+    """Returns the names of a user's groups. Errors: LdapError, also for more than MAX_GROUPS or MAX_DEPTH."""
     if not place.base:
         return set()
     if place.holds_names:
@@ -32,7 +32,7 @@ def groups_of(place: GroupPlace, reader: LdapConnection, dn: str, user: str, ses
 
 
 def _walk(place: GroupPlace, reader: LdapConnection, dn: str, session: Session) -> set[str]:
-    """Level by level; each group once, so that groups which are members of each other end it."""
+    """Searches level by level. It visits each group once, so that groups which are members of each other end it."""
     names: set[str] = set()
     seen = {dn.casefold()}
     level = [dn]
@@ -67,7 +67,7 @@ def _names(place: GroupPlace, groups: Iterable[Entry]) -> set[str]:
 
 
 def _has_chain_rule(reader: LdapConnection, session: Session) -> bool:
-    """Asked once of each server, until it fails."""
+    """Returns whether the server has the chain rule. Each server is asked once, until it fails."""
     known = session.has_chain_rule
     if known is None:
         root = reader.search("", BASE, "(objectClass=*)", ("supportedCapabilities",), session.limits)

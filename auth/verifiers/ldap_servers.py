@@ -1,7 +1,7 @@
-"""The servers of one directory: which to ask, and the connections that are kept. Blocking; used by several threads.
+"""The servers of one directory: which one to ask, and the connections kept open. Blocking; used by several threads.
 
-The first server that is not down is asked. One that fails is left alone for a while, in which nobody waits for it;
-then one question tries it, and if it answers, all go to it again.
+The first server that is up is asked. A server that fails is not asked for some time, and no question waits for it.
+Then one question tries it. If it answers, all questions go to it again.
 """
 
 import threading
@@ -12,17 +12,20 @@ from typing import Final, TypeVar
 from auth.verifiers.ldap_settings import LdapSettings, LdapSettingsError
 from auth.verifiers.ldap_wire import SUCCESS, LdapConnection, LdapError, Limits, ServerAddress, ServerFault
 
-# A firewall in between forgets connections that are idle for minutes, and says so to nobody.
+# A firewall on the way drops connections that are idle for minutes, without notice.
 MAX_IDLE_S: Final = 60.0
 
-# A whole question, of several answers and perhaps several servers, may take as many times as long as one answer.
+# A whole question, with several answers and perhaps several servers, may take this many times as long as one answer.
 QUESTION_FACTOR: Final = 4
 
 _T = TypeVar("_T")
 
 
 class _Server:
-    """retry_at  until when it is left alone, monotonic seconds; 0: it has not failed"""
+    """One server of a directory.
+
+    retry_at  end of the time in which it is not asked, monotonic seconds; 0: it has not failed
+    """
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
@@ -35,7 +38,7 @@ class _Server:
 
 
 class Session:
-    """One server for the time of one question. Connections are taken when they are needed."""
+    """One server during one question. Connections are taken when they are needed."""
 
     def __init__(self, directory: "Directory", server: _Server, limits: Limits, *, is_fresh: bool) -> None:
         self.limits = limits
@@ -48,7 +51,7 @@ class Session:
 
     @property
     def service(self) -> LdapConnection:
-        """A connection that the service has bound. Errors: LdapError."""
+        """Returns a connection that is bound as the service. Errors: LdapError."""
         if self._service is None:
             self._service = self._take(self._server.services)
             if self._service is None:
@@ -58,7 +61,7 @@ class Session:
 
     @property
     def user(self) -> LdapConnection:
-        """A connection for binds of users; it is whoever has bound last. Errors: LdapError."""
+        """Returns a connection for binds of users; it has the identity of the last bind. Errors: LdapError."""
         if self._user is None:
             self._user = self._take(self._server.users)
             if self._user is None:
@@ -67,7 +70,7 @@ class Session:
 
     @property
     def has_chain_rule(self) -> bool | None:
-        """Has the server the rule that finds members of members? None: not known yet."""
+        """Returns whether the server has the rule that finds members of members. None: not known yet."""
         return self._server.has_chain_rule
 
     @has_chain_rule.setter
@@ -75,7 +78,7 @@ class Session:
         self._server.has_chain_rule = has
 
     def release(self) -> None:
-        """Keep the connections for the next question."""
+        """Keeps the connections for the next question."""
         server = self._server
         for connection, idle in ((self._service, server.services), (self._user, server.users)):
             if connection is not None:
@@ -105,9 +108,9 @@ class Directory:
         self.say: Callable[[str], None] = lambda _text: None
 
     def ask(self, question: Callable[[Session], _T]) -> _T:
-        """Put the question to the servers in turn, until one does not fail.
+        """Asks the servers in turn, until one does not fail.
 
-        question  may be put again, to another server or over another connection
+        question  may be asked again, to another server or over another connection
         Errors    LdapError.
         """
         timeout_s = self._settings.timeout_s
@@ -133,7 +136,7 @@ class Directory:
         raise LdapError("; ".join(faults))
 
     def close(self) -> None:
-        """End all connections; whoever waits for a server is woken up."""
+        """Ends all connections. Threads that wait for a server wake up."""
         with self._lock:
             self._is_closed = True
             found = list(self._open)
@@ -157,7 +160,7 @@ class Directory:
         else:
             session.release()
             return answer
-        # A connection that had been kept, and that the server no longer wanted, says nothing about the server.
+        # The failure of a kept connection, which the server may have closed, says nothing about the server.
         session = Session(self, server, limits, is_fresh=True)
         try:
             answer = question(session)
@@ -175,12 +178,12 @@ class Directory:
             if server.retry_at > now:
                 return False
             if server.retry_at:
-                # This question tries it. The others do not wait for what may still be dead.
+                # This question tries it. Other questions do not wait for a server that may still be down.
                 server.retry_at = now + max(self._settings.retry_s, QUESTION_FACTOR * self._settings.timeout_s)
             return True
 
     def _free(self, server: _Server) -> None:
-        """The server was not to blame, or is not known to be: the next question may try it."""
+        """Lets the next question try the server, since it did not fail, or that is not known."""
         with self._lock:
             server.retry_at = 0.0
 
@@ -209,7 +212,7 @@ class Directory:
     # Connections
 
     def connect(self, address: ServerAddress, limits: Limits) -> LdapConnection:
-        """Errors: LdapError."""
+        """Opens a connection. Errors: LdapError."""
         connection = LdapConnection(address)
         with self._lock:
             if self._is_closed:
@@ -224,7 +227,7 @@ class Directory:
         return connection
 
     def bind_service(self, connection: LdapConnection, limits: Limits) -> None:
-        """Errors: LdapError, after which the connection is of no use."""
+        """Binds as the service. Errors: LdapError, after which the connection is unusable."""
         settings = self._settings
         try:
             if settings.bind_password is None:
@@ -238,7 +241,7 @@ class Directory:
             raise ServerFault(f"{connection.address}: {who} refused with LDAP result {code}")
 
     def take(self, idle: list[tuple[float, LdapConnection]]) -> LdapConnection | None:
-        """The one that was used last, if any can still be used."""
+        """Returns the connection that was used last, if one is still usable. Else None."""
         while True:
             with self._lock:
                 if not idle:

@@ -1,4 +1,4 @@
-"""What an LDAP authenticator is told: servers, TLS, where users and groups are.
+"""The settings of an LDAP authenticator: servers, TLS, and where users and groups are.
 
 Sources: RFC 4514 (names), RFC 4515 (filters), RFC 4516 (URLs).
 """
@@ -28,26 +28,26 @@ _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 class LdapSettingsError(ValueError):
-    """An attribute cannot be used; the text names it and what would be right."""
+    """An attribute cannot be used. The text names it and the expected form."""
 
 
 def escape(text: str) -> str:
-    r"""The text as a value in a filter or in a name: every byte of its UTF-8 but letters and digits as `\xx`.
+    r"""Escapes the text for a filter or a name: every byte of its UTF-8 except letters and digits as `\xx`.
 
-    Both RFC 4515 and RFC 4514 permit it for any byte, so that nothing has to be known about what is special where.
-    Errors: UnicodeEncodeError for half a surrogate pair, which is no text.
+    RFC 4515 and RFC 4514 both permit that for any byte, so no list of special characters is needed.
+    Errors: UnicodeEncodeError for half a surrogate pair, which is not a text.
     """
     return "".join(chr(byte) if byte in _SAFE else f"\\{byte:02x}" for byte in text.encode("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPlace:
-    """Where users are.
+    """The place of the users in the directory.
 
     base       the DN below which they are searched; "" with `dn`
-    filter     what an entry has to be besides
-    attribute  whose value is exactly the user's name
-    dn         of a user, with {user} for the name; "": it is searched for
+    filter     a further condition on entries
+    attribute  the attribute whose value is exactly the user's name
+    dn         of a user, with {user} for the name; "": the user is searched for
     """
 
     base: str
@@ -64,13 +64,13 @@ class UserPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """Where groups are, and what makes a user a member.
+    """The place of the groups in the directory, and the attributes that make a user a member.
 
     base           the DN below which they are searched; "": there are none
-    filter         what an entry has to be besides
-    attribute      whose values are the names by which the policy knows the group
-    member         attribute that has the members
-    holds_names    it has the names of users; else their DNs
+    filter         a further condition on entries
+    attribute      the attribute whose values are the names by which the policy knows the group
+    member         the attribute that has the members
+    holds_names    that attribute has the names of users; else their DNs
     is_nested      a member of a member counts too
     """
 
@@ -84,18 +84,18 @@ class GroupPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindPassword:
-    """The service's password; a file or variable is read each time, so that a new one needs no restart."""
+    """The service's password. A file or variable is read each time, so that a new password needs no restart."""
 
     configured: str = field(repr=False)
 
     def read(self) -> Secret:
-        """Errors: LdapSettingsError."""
+        """Returns the password. Errors: LdapSettingsError."""
         try:
             found = resolve_configured(self.configured, is_literal_prefix=True)
         except PasswordError as error:
             source = (
                 f" ({self.configured})" if self.configured.startswith("env:") else ""
-            )  # else it may be the password
+            )  # otherwise the text may be the password
             raise LdapSettingsError(f"bindPassword: {error}{source}") from None
         if found.errors:
             raise LdapSettingsError(f"bindPassword: {found.errors[0]}")
@@ -110,10 +110,12 @@ class BindPassword:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LdapSettings:
-    """starts_tls  StartTLS on `ldap:` servers; without it they are talked to in the clear
-    bind_dn        of the service; "": anonymous, or, where the user's DN is known, the user
-    timeout_s      that a server has to take a connection, and for each answer
-    retry_s        that a server which has failed is left alone
+    """All settings of one authenticator.
+
+    starts_tls  StartTLS on `ldap:` servers; without it the connection to them is not encrypted
+    bind_dn     of the service; "": anonymous, or, if the user's DN is known, the user
+    timeout_s   limit for a server to accept a connection, and for each answer
+    retry_s     time in which a server that has failed is not asked
     """
 
     name: str
@@ -130,16 +132,16 @@ class LdapSettings:
 
     @property
     def has_service(self) -> bool:
-        """Users can be looked up without their password."""
+        """Returns whether users can be looked up without their password."""
         return bool(self.bind_dn or not self.users.dn)
 
     @property
     def clear_servers(self) -> tuple[ServerAddress, ...]:
-        """Those to which passwords go unencrypted."""
+        """Returns the servers to which passwords go unencrypted."""
         return () if self.starts_tls else tuple(each for each in self.servers if not each.is_tls)
 
     def check_tls(self) -> None:
-        """Read the files of TLS. Errors: LdapSettingsError."""
+        """Reads the files of TLS. Errors: LdapSettingsError."""
         if len(self.clear_servers) < len(self.servers):
             try:
                 self.tls.context()
@@ -151,7 +153,7 @@ class LdapSettings:
                 raise LdapSettingsError(f"TLS: {error}: {text}") from None
 
     def warnings(self) -> Iterator[str]:
-        """Texts for the log."""
+        """Yields texts for the log."""
         for server in self.clear_servers:
             yield f"{server}: passwords are sent in the clear: use ldaps: or startTls"
         if not self.tls.verifies_hostname and len(self.clear_servers) < len(self.servers):
@@ -161,7 +163,7 @@ class LdapSettings:
 
 
 def read_settings(attributes: Mapping[str, Any]) -> LdapSettings:
-    """From a validated `ldapAuthenticator` entity; reads the password. Errors: LdapSettingsError."""
+    """Returns the settings of a validated `ldapAuthenticator` entity. Reads the password. Errors: LdapSettingsError."""
     text = _texts(attributes)
     bind_dn, password = text("bindDn"), text("bindPassword")
     if bool(bind_dn) != bool(password):
@@ -186,7 +188,7 @@ def read_settings(attributes: Mapping[str, Any]) -> LdapSettings:
 
 
 def cache_times(attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """Seconds for which good and bad answers are remembered. Errors: LdapSettingsError."""
+    """Returns the seconds for which good and bad answers are remembered. Errors: LdapSettingsError."""
     return (
         _number(attributes, "cacheSeconds", 60, 0, MAX_SECONDS),
         _number(attributes, "negativeCacheSeconds", 5, 0, MAX_SECONDS),
@@ -198,7 +200,7 @@ def _texts(attributes: Mapping[str, Any]) -> "_Texts":
 
 
 class _Texts:
-    """The attributes as texts; "" for one that is not set."""
+    """Returns attributes as texts; "" for one that is not set."""
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         self._attributes = attributes

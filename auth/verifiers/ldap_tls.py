@@ -1,4 +1,4 @@
-"""The TLS context with which an LDAP server's certificate is verified; its files may change."""
+"""The TLS context that verifies the certificate of an LDAP server. Its files may change."""
 
 import ssl
 import threading
@@ -10,7 +10,7 @@ _Print = tuple[tuple[int, int, int] | None, ...]
 
 
 class LdapTls:
-    """A context made from files, and made again when they are others. Used by several threads."""
+    """A context made from files, and made again when they change. Used by several threads."""
 
     def __init__(self, profile: TlsProfile, *, verifies_hostname: bool) -> None:
         self.verifies_hostname = verifies_hostname
@@ -19,7 +19,9 @@ class LdapTls:
         self._made: tuple[_Print, ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """The chain is always verified: by caCertFile alone where there is one, else by the system's authorities.
+        """Returns the context.
+
+        It always verifies the chain: by caCertFile alone if set, else by the system's authorities.
 
         Errors  auth.tls.TlsProfileError (a ValueError) while the files cannot be used.
         """
@@ -33,7 +35,7 @@ class LdapTls:
 
     @property
     def files(self) -> tuple[tuple[str, str | None], ...]:
-        """The files by the attributes that name them."""
+        """Returns the attributes that name files, with their files."""
         profile = self._profile
         return (
             ("caCertFile", profile.ca_cert_file),

@@ -1,6 +1,6 @@
-"""One connection to an LDAP server: simple bind, search, StartTLS. Blocking, and bounded in time and in bytes.
+"""One connection to an LDAP server: simple bind, search, StartTLS. Blocking, with limits of time and bytes.
 
-ldap3 encodes and decodes. Its own connections are not used: they wait for ever for an answer that comes byte by byte,
+ldap3 encodes and decodes. Its own connections are not used: they wait forever for an answer that arrives byte by byte,
 hold any number of bytes, keep passwords in their attributes and follow referrals.
 Sources: RFC 4511, RFC 2696 (pages).
 """
@@ -33,27 +33,27 @@ from auth.tls import failure_text
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 # Entries of one search, over all pages.
 MAX_ENTRIES: Final = 5_000
-# Active Directory gives 1,000 at most at a time.
+# Active Directory returns at most 1,000 at a time.
 PAGE_ENTRIES: Final = 500
-# Of a host name: more would have each its share of too little time.
+# Of a host name: with more, the time for each would be too short.
 MAX_ADDRESSES: Final = 4
 
 SUCCESS: Final = 0
 NO_SUCH_OBJECT: Final = 32
 INVALID_DN: Final = 34
-# What a search is answered with for a value that the attribute cannot have.
+# The results of a search for a value that the attribute cannot have.
 CANNOT_MATCH: Final = frozenset((18, 21, INVALID_DN))
 
 BASE, SUBTREE = "BASE", "SUBTREE"
 
 _START_TLS: Final = "1.3.6.1.4.1.1466.20037"
 _PAGES: Final = b"1.2.840.113556.1.4.319"
-_NEVER: Final = "NEVER"  # aliases are not followed: an entry counts where it is
+_NEVER: Final = "NEVER"  # aliases are not followed: an entry counts only at its own place
 _READ_BYTES: Final = 64 * 1024
 
 # Tags of the answers.
 _BIND, _ENTRY, _DONE, _EXTENDED = 1, 4, 5, 24
-# What ldap3's codec raises for bytes that are no LDAP.
+# The exceptions of ldap3's codec for bytes that are not LDAP.
 _UNREADABLE: Final = (
     ArithmeticError,
     LookupError,
@@ -63,18 +63,18 @@ _UNREADABLE: Final = (
     RecursionError,
     LDAPExceptionError,
 )
-# The server's limits, which are no fault of the server: of time, of entries, of its administrator.
+# Limits of the server, which are not faults: of time, of entries, of its administrator.
 _LIMITS: Final = frozenset((3, 4, 11))
 
 
 class LdapError(Exception):
-    """A question cannot be answered; the text is for the log and holds nothing that a client wrote."""
+    """A question cannot be answered. The text is for the log and contains nothing that a client wrote."""
 
 
 class ServerFault(LdapError):
-    """The server cannot be used now; another may.
+    """The server cannot be used now; another may be usable.
 
-    is_lost  it has ended the connection, which it may do with one that was idle
+    is_lost  the server has ended the connection, which it may do with an idle one
     """
 
     def __init__(self, text: str, *, is_lost: bool = False) -> None:
@@ -83,12 +83,15 @@ class ServerFault(LdapError):
 
 
 class FilterError(ValueError):
-    """No filter by RFC 4515."""
+    """The text is not a filter of RFC 4515."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """is_tls  TLS from the first byte on (ldaps)"""
+    """The address of a server.
+
+    is_tls  TLS from the first byte on (ldaps)
+    """
 
     host: str
     port: int
@@ -101,22 +104,24 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """dn         as the server writes it
-    values        attribute in lower case → its values
+    """An entry of the directory.
+
+    dn      as the server writes it
+    values  attribute in lower case → its values
     """
 
     dn: str
     values: Mapping[str, tuple[bytes, ...]]
 
     def texts(self, attribute: str) -> Iterator[str]:
-        """The values that are UTF-8."""
+        """Yields the values that are UTF-8."""
         for value in self.values.get(attribute.lower(), ()):
             with suppress(UnicodeDecodeError):
                 yield value.decode("utf-8")
 
 
 def check_filter(text: str) -> None:
-    """Errors: FilterError."""
+    """Parses a filter. Errors: FilterError."""
     try:
         search_operation("", text, BASE, _NEVER, ["1.1"], 0, 0, False, False, False)
     except _UNREADABLE:
@@ -125,8 +130,10 @@ def check_filter(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """answer_s  seconds for one answer, and for the connection
-    ends_at      of the whole question, monotonic seconds
+    """The time limits of a question.
+
+    answer_s  seconds for one answer, and for the connection
+    ends_at   of the whole question, monotonic seconds
     """
 
     answer_s: float
@@ -135,7 +142,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Course:
-    """One answer on its way: ends_at in monotonic seconds."""
+    """The limits of one answer that is being received: ends_at in monotonic seconds."""
 
     limits: Limits
     ends_at: float
@@ -143,7 +150,7 @@ class _Course:
 
 
 class LdapConnection:
-    """Used by one thread at a time; `abort` may come from any."""
+    """A connection that one thread uses at a time. Any thread may call `abort`."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
@@ -153,9 +160,9 @@ class LdapConnection:
         self._is_aborted = False
 
     def open(self, limits: Limits, tls: Callable[[], ssl.SSLContext] | None) -> None:
-        """Connect, and begin TLS: at once, or by StartTLS.
+        """Connects, and begins TLS: at once, or by StartTLS.
 
-        tls     None: in the clear
+        tls     None: unencrypted
         Errors  ServerFault.
         """
         ends_at = min(time.monotonic() + limits.answer_s, limits.ends_at)
@@ -181,7 +188,10 @@ class LdapConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Open, and nothing has come since the last answer. A server that has closed has sent something: the end."""
+        """Returns whether it is open and nothing has arrived since the last answer.
+
+        A closed connection counts as an arrival.
+        """
         if self._socket is None or self._unread:
             return False
         poll = select.poll()
@@ -189,15 +199,15 @@ class LdapConnection:
         return not poll.poll(0)
 
     def bind(self, dn: str, password: Secret, limits: Limits) -> int:
-        """Returns the result code. The password is not empty. Errors: LdapError."""
+        """Binds and returns the result code. The password must not be empty. Errors: LdapError."""
         secret = password.reveal().encode("utf-8")
         if not dn or not secret:
             raise LdapError("a bind without name or password would be anonymous")
-        # Bytes are sent as they are; a text would be normalised.
+        # Bytes are sent unchanged; ldap3 would normalise a text.
         return self._bind(bind_operation(3, SIMPLE, dn, secret), limits)
 
     def bind_anonymously(self, limits: Limits) -> int:
-        """Returns the result code. Errors: LdapError."""
+        """Binds anonymously and returns the result code. Errors: LdapError."""
         return self._bind(bind_operation(3, ANONYMOUS), limits)
 
     def search(
@@ -210,7 +220,7 @@ class LdapConnection:
         *,
         nothing: frozenset[int] = frozenset(),
     ) -> list[Entry]:
-        """The entries, of all pages; what is on another server (referrals, references) is left out.
+        """Returns the entries of all pages. Entries on other servers (referrals, references) are left out.
 
         condition  a filter of RFC 4515
         nothing    result codes that mean that there are none
@@ -235,7 +245,7 @@ class LdapConnection:
                 return found
 
     def close(self) -> None:
-        """Say good-bye, where that is possible at once, and close."""
+        """Sends an unbind, if that is possible at once, and closes."""
         found, self._socket = self._socket, None
         if found is None:
             return
@@ -246,7 +256,7 @@ class LdapConnection:
             found.close()
 
     def abort(self) -> None:
-        """Wake up whoever waits for this server."""
+        """Wakes up the thread that waits for this server."""
         self._is_aborted = True
         found = self._socket
         if found is not None:
@@ -280,7 +290,7 @@ class LdapConnection:
         code = self._result(self._send("extendedReq", extended_operation(_START_TLS)), _EXTENDED, limits)
         if code != SUCCESS:
             raise self._refusal("StartTLS", code)
-        # Attack: somebody in between appends answers in the clear, to be taken for answers inside TLS.
+        # Attack: a man in the middle appends unencrypted answers, to be taken for answers inside TLS.
         if self._unread:
             raise ServerFault(f"{self.address}: more than the answer to StartTLS before TLS")
 
@@ -312,7 +322,7 @@ class LdapConnection:
         raise ServerFault(f"{self.address}: an answer to something else")
 
     def _read_page(self, message_id: int, found: list[Entry], limits: Limits) -> tuple[int, bytes]:
-        """The result code, and what to ask for the next page with; b"" after the last."""
+        """Reads one page. Returns the result code and the cookie for the next page, b"" after the last."""
         course = self._start(limits)
         with self._decoding():
             while True:
@@ -327,18 +337,18 @@ class LdapConnection:
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:
-        """Whatever a codec raises for what is no LDAP is the server's fault."""
+        """Turns any exception of the codec into a fault of the server."""
         try:
             yield
         except _UNREADABLE:
             raise ServerFault(f"{self.address}: an answer that is no LDAP") from None
 
     def _answer(self, message_id: int, course: "_Course") -> tuple[int, Any, Any]:
-        """The next message: tag, payload, controls. Errors: LdapError, and what a codec raises."""
+        """Returns the next message: tag, payload, controls. Errors: LdapError, and the exceptions of the codec."""
         message = decode_message_fast(self._read_message(course))
         number = message["messageID"]
         if number != message_id:
-            # Number 0: the server says that it will close.
+            # Number 0: the server announces that it will close.
             raise ServerFault(f"{self.address}: an answer that nobody asked for", is_lost=number == 0)
         return int(message["protocolOp"]), message["payload"], message["controls"]
 
@@ -397,7 +407,7 @@ def _entry(payload: Any) -> Entry:
     try:
         dn = payload[0][3].decode("utf-8")
     except UnicodeDecodeError:
-        # No fault of the server: who may make an entry shall not bring it down.
+        # Not a fault of the server: a user who can create an entry must not make the server count as failed.
         raise LdapError("an entry whose name is no UTF-8") from None
     attributes = ((each[3][0][3], each[3][1][3]) for each in payload[1][3])
     return Entry(

@@ -1,4 +1,4 @@
-"""Configured passwords resolved against this process's environment and files (blocking, at start-up only)."""
+"""Resolves configured passwords with this process's environment and files (blocking, only at startup)."""
 
 import os
 
@@ -7,7 +7,7 @@ from policy.files.regular import read_start
 
 
 def resolve_configured(configured: str, *, is_literal_prefix: bool) -> ResolvedPassword:
-    """As `auth.secrets.resolve_password`, with the real environment and the real files. Errors: PasswordError."""
+    """Does the same as `auth.secrets.resolve_password`, with the real environment and files. Errors: PasswordError."""
     return resolve_password(
         configured,
         is_literal_prefix=is_literal_prefix,

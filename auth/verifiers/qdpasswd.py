@@ -1,4 +1,4 @@
-"""`qdpasswd`: keep the users of a user file.
+"""`qdpasswd` maintains the users of a user file.
 
 Exit status 0 done, 1 refused (the text on standard error says why), 2 wrong usage.
 """
@@ -15,12 +15,12 @@ from auth.verifiers.files import UserFileError, remove_user, set_user
 from auth.verifiers.hashes import Cost, HashError, ScryptCost
 from schemas.versions import add_version_option
 
-# Longer than any password that is accepted; stops a mistaken `< bigfile` from being read whole.
+# Longer than any accepted password; stops a mistaken `< bigfile` from being read as a whole.
 _MAX_STDIN_CHARACTERS = 8192
 
 
 def main(arguments: Sequence[str] | None = None, *, cost: Cost | None = None) -> int:
-    """Run the command line; `cost` is for tests."""
+    """Runs the command line. `cost` is for tests."""
     options = parser().parse_args(arguments)
     try:
         if options.delete:

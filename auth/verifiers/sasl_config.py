@@ -1,10 +1,10 @@
-"""The SASL server configuration, and which mechanisms a listener offers by it.
+"""The SASL server configuration, and the mechanisms that a listener offers by it.
 
-The file is that of the SASL library the peer uses: `key: value` lines, `#` comments. Of its user databases we have the
-sasldb (`auxprop_plugin: sasldb`, `sasldb_path: FILE`, see sasldb.py), saslauthd (`pwcheck_method: saslauthd`,
-`saslauthd_path: SOCKET`) and one of our own, `auxprop_plugin: userfile` with `userfile_path: FILE` (see files.py). A
-relative FILE is relative to the configuration's folder. `keytab: FILE` is for GSSAPI (kerberos.py). Keys of other
-plugins are ignored.
+The file has the format of the SASL library that the peer uses: `key: value` lines, `#` comments. Of its user databases
+we support two. The sasldb: `auxprop_plugin: sasldb`, `sasldb_path: FILE` (see sasldb.py). And saslauthd:
+`pwcheck_method: saslauthd`, `saslauthd_path: SOCKET`. Our own database is `auxprop_plugin: userfile` with
+`userfile_path: FILE` (see files.py). A relative FILE is relative to the configuration's folder. `keytab: FILE` is for
+GSSAPI (kerberos.py). Keys of other plugins are ignored.
 Sources: docs/spec/policy-and-auth.md §7, §8.1.
 """
 
@@ -19,38 +19,40 @@ from auth.scram import BINDING, PLUS, hash_of, mechanism_names
 from auth.verifiers.saslauthd import DEFAULT_SOCKET
 from policy.files.regular import read_regular
 
-# Where the SASL library, and saslpasswd2, have a sasldb that nobody has named.
+# The default sasldb of the SASL library and of saslpasswd2.
 DEFAULT_SASLDB = "/etc/sasldb2"
 
-# Where the SASL library looks when saslConfigDir is not set.
+# The default folders of the SASL library, if saslConfigDir is not set.
 DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
 
 # A configuration has a dozen lines; stops a wrong path from filling memory.
 MAX_CONFIG_BYTES = 64 * 1024
 
 
-# Offered only where saslMechanisms or mech_list names them. SHA-1 is not broken in SCRAM, but nobody should begin
-# with it.
+# Offered only if saslMechanisms or mech_list names them. SHA-1 is not broken in SCRAM, but new users should not choose
+# it.
 ON_REQUEST = mechanism_names("SHA-1")
 
-# Of the name of a mechanism in an error.
+# Characters of a mechanism's name that an error shows.
 _SHOWN_CHARACTERS = 64
 
-# Mechanisms of the SASL library that check a password, whether we have them or not.
+# Mechanisms of the SASL library that check a password, whether we support them or not.
 _CHECKS_PASSWORD = re.compile(r"PLAIN|LOGIN|CRAM-MD5|DIGEST-MD5|NTLM|SRP|OTP|SCRAM-.*")
 
 
 class SaslConfigError(ValueError):
-    """The configuration cannot be used; the text names the file, the line where it can, and the remedy."""
+    """The configuration cannot be used. The text names the file, if possible the line, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
-    """mechanisms         mech_list in its order, upper case; None when there is none: everything we have
+    """The settings in a SASL configuration.
+
+    mechanisms         mech_list in its order, upper case; None if absent: all supported mechanisms
     user_file, sasldb  path of the user database of that kind; None without one
-    saslauthd          path of its socket; None where it is not asked
-    keytab             path of Kerberos' keys; None without one
-    database_fault     why the database that is configured cannot be used; None when it can or there is none
+    saslauthd          path of its socket; None if it is not used
+    keytab             path of the Kerberos keys; None without them
+    database_fault     why the configured database cannot be used; None if it can or there is none
     """
 
     mechanisms: tuple[str, ...] | None = None
@@ -62,14 +64,14 @@ class SaslConfig:
 
 
 def load_sasl_config(folder: str | None, name: str = "qdrouterd", *, environment: Mapping[str, str]) -> SaslConfig:
-    """Read `<folder>/<name>.conf`.
+    """Reads `<folder>/<name>.conf`.
 
     folder       router.saslConfigDir; None: $PN_SASL_CONFIG_PATH (folders separated by colons), else DEFAULT_FOLDERS
     name         router.saslConfigName
     environment  os.environ
-    Returns      an empty configuration when no folder was configured and the default places have no such file
-    Errors       SaslConfigError; also when a configured folder has no such file, since the defaults that the peer
-                 would then use silently offer ANONYMOUS.
+    Returns      an empty configuration if no folder was configured and the default places have no such file
+    Errors       SaslConfigError; also if a configured folder has no such file, since the peer would then use defaults
+                 that silently offer ANONYMOUS.
     """
     if "/" in name or not name:
         raise SaslConfigError(f"saslConfigName '{name}': expected a file name without folder and without .conf")
@@ -90,7 +92,7 @@ def load_sasl_config(folder: str | None, name: str = "qdrouterd", *, environment
 
 
 def parse_sasl_config(text: str, path: str) -> SaslConfig:
-    """The configuration in `text`; `path` names it in errors and anchors relative paths.
+    """Parses the configuration in `text`. `path` names it in errors and is the base of relative paths.
 
     Errors  SaslConfigError with file and line.
     """
@@ -109,7 +111,7 @@ def parse_sasl_config(text: str, path: str) -> SaslConfig:
 
 
 def _database(values: Mapping[str, str], path: str) -> SaslConfig:
-    """The configuration as far as it says who verifies passwords. Errors: SaslConfigError."""
+    """Returns the part of the configuration that says who verifies passwords. Errors: SaslConfigError."""
     method = values.get("pwcheck_method", "auxprop").lower()
     plugin = values.get("auxprop_plugin", "").lower()
     if method == "saslauthd":
@@ -137,14 +139,14 @@ def offered_mechanisms(
     authenticate_peer: bool,
     channel: Channel,
 ) -> tuple[str, ...]:
-    """The mechanisms for one connection, in the order to offer them; may be none.
+    """Returns the mechanisms for one connection, in the order to offer them; may be none.
 
-    served                    those that a verifier answers for, strongest first: the order where mech_list gives none
+    served                    mechanisms that a verifier supports, strongest first: the order if mech_list gives none
     sasl_mechanisms           the listener's filter: words in any case; None or blank for no filter
-    authenticate_peer         leaves ANONYMOUS out
-    channel                   without a verified certificate EXTERNAL is left out
-    Errors                    SaslConfigError when a mechanism with passwords would be offered but the configured user
-                              database cannot be used: offering the rest silently would lock users out, or let them in
+    authenticate_peer         excludes ANONYMOUS
+    channel                   without a verified certificate EXTERNAL is excluded
+    Errors                    SaslConfigError if a mechanism with passwords would be offered but the configured user
+                              database cannot be used: offering the rest silently would lock users out, or admit them
                               as `anonymous`.
     """
     return _offered(
@@ -167,7 +169,7 @@ def _offered(
     has_binding: bool,
 ) -> tuple[str, ...]:
     wanted = set(_words(sasl_mechanisms))
-    # The database that cannot be used would have served passwords.
+    # The unusable database would have served passwords.
     by_verifier = (name for name in _forms(served) if name != "EXTERNAL")
     by_broken = ("PLAIN",) if config.database_fault else ()
     installed = ("EXTERNAL", *by_verifier, *by_broken, "ANONYMOUS")
@@ -187,7 +189,7 @@ def _offered(
 
 
 def unserved_mechanisms(config: SaslConfig, served: Sequence[str]) -> tuple[str, ...]:
-    """Those of mech_list that no listener can offer, in its order.
+    """Returns the mechanisms in mech_list that no listener can offer, in its order.
 
     served  as in `offered_mechanisms`
     """
@@ -196,14 +198,14 @@ def unserved_mechanisms(config: SaslConfig, served: Sequence[str]) -> tuple[str,
 
 
 def _forms(served: Sequence[str]) -> Iterator[str]:
-    """The mechanisms, each of SCRAM behind its form with channel binding."""
+    """Yields the mechanisms; each SCRAM mechanism comes after its form with channel binding."""
     for name in served:
         hash_name = hash_of(name)
         yield from (name,) if hash_name is None else mechanism_names(hash_name)
 
 
 def why_unserved(sasl_mechanisms: str, *, authenticates: bool) -> str:
-    """Why a listener cannot serve these saslMechanisms, none of which is offered, and what would be right."""
+    """Returns why a listener offers none of these saslMechanisms, and the remedy."""
     reasons = {
         "EXTERNAL": "EXTERNAL wants an sslProfile with caCertFile, and a mech_list that has it",
         "ANONYMOUS": "ANONYMOUS wants authenticatePeer: no, and a mech_list that has it"
@@ -217,7 +219,7 @@ def why_unserved(sasl_mechanisms: str, *, authenticates: bool) -> str:
 
 
 def demands_certificate(sasl_mechanisms: str | None) -> bool:
-    """Does a listener with this saslMechanisms demand a client certificate in the TLS handshake (§6.5)?"""
+    """Returns whether a listener with this saslMechanisms requires a client certificate in the TLS handshake (§6.5)."""
     return "EXTERNAL" in (sasl_mechanisms or "").upper()
 
 

@@ -1,8 +1,8 @@
-"""Asks saslauthd, over its Unix socket, whether a password is a user's. It serves PLAIN alone.
+"""Checks passwords with saslauthd, over its Unix socket. Serves only PLAIN.
 
-A question is the name, the password, the service and the realm, each a 16-bit big-endian number of bytes and the
-bytes; the answer one such text that begins with OK or NO. Each has a connection of its own.
-Sources: the manual page saslauthd(8), and what the daemon of Cyrus SASL 2.1.28 was seen to do;
+A question has four texts: the name, the password, the service and the realm. Each is a 16-bit big-endian length and
+the bytes. The answer is one such text that begins with OK or NO. Each question has its own connection.
+Sources: the manual page saslauthd(8), and tests with the daemon of Cyrus SASL 2.1.28;
 docs/spec/policy-and-auth.md §7, §8.10.
 """
 
@@ -15,16 +15,16 @@ from typing import Final
 from auth.credentials import WRONG_PASSWORD, Answer, CheckPassword, VerifyRequest, VerifyResult, unavailable
 from auth.verifiers.verifier import DEFAULT
 
-# Where Debian's and Red Hat's saslauthd listens.
+# The socket of Debian's and Red Hat's saslauthd.
 DEFAULT_SOCKET: Final = "/run/saslauthd/mux"
 
-# The service that the router's own logins have: a file of that name in /etc/pam.d.
+# The service name of the router's own logins: a file of that name in /etc/pam.d.
 DEFAULT_SERVICE: Final = "amqp"
 
-# Connecting, asking and answering together. PAM makes wrong passwords wait two or three seconds.
+# For connecting, asking and answering together. PAM delays wrong passwords by two or three seconds.
 _TIMEOUT_S: Final = 15.0
 
-# "NO" and a reason; stops what is no saslauthd from filling memory.
+# "NO" and a reason; stops a program that is not saslauthd from filling memory.
 _MAX_ANSWER_BYTES: Final = 1024
 
 _SIZE: Final = Struct("!H")
@@ -32,16 +32,16 @@ _PEER: Final = Struct("3i")  # struct ucred
 
 
 class SaslauthdVerifier:
-    """Holds nothing but where to ask.
+    """Stores only where to ask.
 
-    saslauthd cannot be asked about a user without the password, so it gives no proof: an open connection is not asked
-    about again.
+    saslauthd cannot be asked about a user without the password, so it gives no proof: an open connection is not checked
+    again.
     """
 
     __slots__ = ("_path", "_realm", "_service", "name")
 
     mechanisms = ("PLAIN",)
-    # As many processes as saslauthd has by default.
+    # The default number of saslauthd's processes.
     threads = 5
 
     def __init__(
@@ -52,8 +52,10 @@ class SaslauthdVerifier:
         service: str = DEFAULT_SERVICE,
         realm: str = "",
     ) -> None:
-        """path   of the socket itself
-        realm  of users who write no @realm behind their names; "": saslauthd decides
+        """Prepares the questions.
+
+        path   of the socket itself
+        realm  of users who write no @realm after their names; "": saslauthd decides
         """
         self.name = name
         self._path = path
@@ -78,17 +80,17 @@ class SaslauthdVerifier:
             case b"OK":
                 return VerifyResult(is_valid=True)
             case b"NO":
-                # Its own reason may quote the user.
+                # saslauthd's own reason may quote the user.
                 return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
             case _:
                 return unavailable(f"saslauthd at {self._path} has ended the connection without an answer")
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing: the verifier holds no connections."""
 
 
 def _ask(path: str, question: bytes) -> bytes:
-    """The text of the answer, as much as came of it. Errors: OSError; TimeoutError."""
+    """Returns the text of the answer, or the part that arrived. Errors: OSError; TimeoutError."""
     deadline = time.monotonic() + _TIMEOUT_S
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
         _limit(connection, deadline)
@@ -115,7 +117,7 @@ def _limit(connection: socket.socket, deadline: float) -> None:
 
 
 def _check_peer(connection: socket.socket) -> None:
-    """Attack: who can put a socket at the path, in a folder that others may write, would be sent every password."""
+    """Checks who runs the service. Attack: a user who can put a socket at the path would receive every password."""
     _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     if uid not in (0, os.geteuid()):
         raise PermissionError(1, f"is run by uid {uid}; expected root or the user of this process")

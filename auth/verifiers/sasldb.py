@@ -1,6 +1,6 @@
-"""Users in a sasldb, as `saslpasswd2` keeps them: their passwords themselves, which serve PLAIN and SCRAM alike.
+"""Users in a sasldb, as `saslpasswd2` maintains it. It has the passwords themselves, which serve PLAIN and SCRAM.
 
-Blocking: the file is read and keys are derived here. Owner and mode have to be those of a file of users (files.py).
+Blocking: the file is read and keys are derived here. Owner and mode must be as for a file of users (files.py).
 Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
 """
 
@@ -34,19 +34,19 @@ from auth.verifiers.sasldb_format import Passwords, SasldbError, read_passwords
 from auth.verifiers.scram_keys import MIN_ITERATIONS
 from auth.verifiers.verifier import DEFAULT, HASHING_THREADS
 
-# Each login by SCRAM derives its keys anew, 2 to 5 ms of one thread. More would protect no stored keys: the file has
-# the passwords. They are not kept: an answer that comes at once for those who have just logged in names them.
+# Each SCRAM login derives the keys anew, 2 to 5 ms of one thread. More iterations would protect nothing: the file has
+# the passwords. The keys are not cached: a fast answer would reveal users who have just logged in.
 _ITERATIONS: Final = MIN_ITERATIONS
 
-# saslpasswd2 writes page by page into the file: what is younger than this is read until it stays the same.
+# saslpasswd2 writes the file page by page: a file younger than this is read until it stays the same.
 _SETTLED_S: Final = 0.5
 _LOOK_AGAIN_S: Final = 0.05
 
 
 class SasldbVerifier:
-    """Answers from a database that may change: it is read again when it is not the file that was read last.
+    """Answers from a database that may change: the file is read again whenever it has changed.
 
-    One that has become unusable refuses everybody. May be called from several threads: the only state is one pair,
+    If it becomes unusable, every user is refused. May be called from several threads: the only state is one pair,
     replaced as a whole.
     """
 
@@ -55,17 +55,19 @@ class SasldbVerifier:
     threads = HASHING_THREADS
 
     def __init__(self, path: str, name: str = DEFAULT, realm: str | None = None) -> None:
-        """path   a Berkeley DB hash or a GDBM file
-        realm  of users who write no @realm behind their names; None: the host's name, as saslpasswd2 has it
+        """Reads the database.
 
-        Errors  UserFileError when the file cannot be used now
+        path   a Berkeley DB hash or a GDBM file
+        realm  of users who write no @realm after their names; None: the host's name, as for saslpasswd2
+
+        Errors  UserFileError if the file cannot be used now
         """
         self.name = name
         self._path = path
         self._realm = realm
-        # What is made of it is worth nothing in another process: salts, made-up passwords, proofs.
+        # Salts, made-up passwords and proofs are derived from it. They are useless in another process.
         self._secret = secrets.token_bytes(32)
-        # Read again by the first question, off the event loop, where it may wait for who is writing it.
+        # The first question reads it again, off the event loop, where waiting for a writer does no harm.
         self._loaded: tuple[tuple[int, int, int, int] | None, Passwords] = (None, _parse(path, read_private(path)))
 
     @property
@@ -73,7 +75,7 @@ class SasldbVerifier:
         return (*(f"SCRAM-{name}" for name in HASHES), "PLAIN")
 
     def verify(self, request: VerifyRequest) -> Answer:
-        """Is the request's password its user's? What are its SCRAM keys?"""
+        """Checks a password or an open connection's proof, or returns a user's SCRAM keys."""
         if not isinstance(request, CheckPassword | FetchScramKeys | Recheck):
             return unavailable("a sasldb holds passwords only")
         try:
@@ -87,7 +89,7 @@ class SasldbVerifier:
             return VerifyResult(is_valid=proof == request.proof)
         if isinstance(request, FetchScramKeys):
             return self._scram_keys(request, password, proof)
-        # Compared as digests, for an unknown user too: the time tells neither names nor lengths.
+        # Compared as digests, for an unknown user too: the time reveals neither names nor lengths.
         expected = proof.value if proof is not None else self._value(user, self._made_up(user))
         fits = hmac.compare_digest(self._value(user, request.password), expected)
         if proof is None:
@@ -95,7 +97,7 @@ class SasldbVerifier:
         return VerifyResult(is_valid=True, proof=proof) if fits else VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing: the verifier holds no connections."""
 
     def _current(self) -> Passwords:
         loaded, passwords = self._loaded
@@ -115,22 +117,25 @@ class SasldbVerifier:
         if self._realm is not None:
             return self._realm
         realm, is_sure = host_realm()
-        if is_sure:  # a resolver that is away now locks nobody out for good
+        if is_sure:  # a temporary failure of the resolver must not lock users out forever
             self._realm = realm
         return realm
 
     def _scram_keys(self, request: FetchScramKeys, password: Secret | None, proof: Proof | None) -> ScramKeys:
-        """The user's, or those of a password that nobody has: made up in the same time, the same for the same name."""
+        """Returns the user's keys, or those of a made-up password.
+
+        Both take the same time to derive. One name always gets the same keys.
+        """
         salt = self._drawn("salt:", request.user)[:16]
         try:
             keys = _derive(password or self._made_up(request.user), request.hash_name, salt)
-        except ScramException:  # a password that SASLprep forbids: its user can log in by PLAIN alone
+        except ScramException:  # SASLprep forbids the password: its user can log in only by PLAIN
             password = None
             keys = _derive(self._made_up(request.user), request.hash_name, salt)
         return replace(keys, is_known=password is not None, proof=None if password is None else proof)
 
     def _made_up(self, user: str) -> Secret:
-        """A password that nobody has."""
+        """Returns a password that no user has."""
         return Secret(self._drawn("password:", user).hex())
 
     def _value(self, user: str, password: Secret) -> str:
@@ -141,9 +146,9 @@ class SasldbVerifier:
 
 
 def host_realm() -> tuple[str, bool]:
-    """The realm that saslpasswd2 gives users by default: the host's name, with its domain where that is known.
+    """Returns the default realm of saslpasswd2: the host's name, with its domain if known.
 
-    Asks the resolver; blocking. The second is false where it does not answer.
+    Asks the resolver; blocking. The second value is false if the resolver does not answer.
     """
     name = socket.gethostname()
     if "." in name:
@@ -162,7 +167,7 @@ def _parse(path: str, content: bytes) -> Passwords:
 
 
 def _settled(path: str, sleep: Callable[[float], None] = time.sleep) -> bytes:
-    """The content, once nobody has written to the file between two looks. Waits half a second at most."""
+    """Returns the content once the file does not change between two reads. Waits half a second at most."""
     content = read_private(path)
     for _ in range(int(_SETTLED_S / _LOOK_AGAIN_S)):
         if not 0 <= time.time_ns() - fingerprint(path)[-1] < _SETTLED_S * 1e9:
@@ -175,7 +180,7 @@ def _settled(path: str, sleep: Callable[[float], None] = time.sleep) -> bytes:
 
 
 def _derive(password: Secret, hash_name: str, salt: bytes) -> ScramKeys:
-    """Keys that are nobody's yet. Errors: ScramException for a password that SASLprep forbids."""
+    """Derives keys, not yet assigned to a user. Errors: ScramException for a password that SASLprep forbids."""
     _, stored, server, iterations = ScramMechanism(f"SCRAM-{hash_name}").make_auth_info(
         password.reveal(), iteration_count=_ITERATIONS, salt=salt
     )

@@ -1,10 +1,10 @@
-"""The passwords in a sasldb: the file of a Berkeley DB hash (Debian) or of GDBM (Red Hat), from its bytes.
+"""Parses the passwords in a sasldb: the file of a Berkeley DB hash (Debian) or of GDBM (Red Hat).
 
-Pure. An entry's key is user NUL realm NUL property; of the properties only `userPassword` counts, the password itself.
+Pure. An entry's key is user NUL realm NUL property. Only the property `userPassword` counts, the password itself.
 
-Whoever can write the file may have written anything. No page or bucket is followed more than once, and everything is
-bounded: what a file of MAX_RECORDS needs, and no more. Berkeley DB: all pages are gone through in their order, instead
-of the buckets by their numbers, so that there is no chain of pages to loop in but those of long values.
+A user who can write the file may have written anything. So no page or bucket is followed more than once, and everything
+is limited to what a file of MAX_RECORDS needs. Berkeley DB: all pages are read in their order, instead of the buckets
+by their numbers. So the only chains of pages, which could loop, are those of long values.
 Sources: Berkeley DB 5.3, dbinc/db_page.h; the GDBM manual, and gdbm's header magic numbers in gdbmdefs.h;
 docs/spec/policy-and-auth.md §7.
 """
@@ -21,7 +21,7 @@ from auth.secrets import Secret
 # Properties of 100,000 users.
 MAX_RECORDS: Final = 200_000
 
-# A key has a user and a realm, a value a password: longer ones are nobody's that could log in.
+# A key has a user and a realm, a value a password. Longer ones could not log in.
 _MAX_KEY_BYTES: Final = 2 * MAX_USER_BYTES
 _MAX_ITEM_BYTES: Final = max(_MAX_KEY_BYTES, MAX_PASSWORD_BYTES)
 
@@ -29,7 +29,7 @@ _PASSWORD: Final = b"userPassword"
 
 
 class SasldbError(ValueError):
-    """The bytes are no such database, or a damaged one. The text quotes nothing of it."""
+    """The bytes are not such a database, or a damaged one. The text quotes nothing from it."""
 
 
 # (user, realm), both as in the file → the password.
@@ -37,7 +37,7 @@ Passwords = Mapping[tuple[bytes, bytes], Secret]
 
 
 def read_passwords(content: bytes) -> Passwords:
-    """The passwords in a database. A value that is empty, too long or not UTF-8 is nobody's password.
+    """Returns the passwords in a database. A value that is empty, too long or not UTF-8 is skipped.
 
     Errors  SasldbError
     """
@@ -45,7 +45,7 @@ def read_passwords(content: bytes) -> Passwords:
     room = len(content)
     try:
         for number, (key, value) in enumerate(_records(content)):
-            # Stops entries that overlap from becoming more than the file.
+            # Stops overlapping entries from adding up to more than the file.
             room -= len(key) + len(value)
             if number == MAX_RECORDS or room < 0:
                 raise SasldbError(f"more than {MAX_RECORDS} entries, or entries that overlap")
@@ -72,7 +72,7 @@ def _records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _cut(content: bytes, start: int, size: int) -> bytes:
-    """Some bytes, all of them in the file. Errors: SasldbError."""
+    """Returns a slice of the file that lies entirely in it. Errors: SasldbError."""
     if start < 0 or size < 0 or start + size > len(content):
         raise SasldbError("damaged: an entry reaches beyond the end of the file")
     return content[start : start + size]
@@ -96,13 +96,19 @@ class _Pages:
     size: int
 
     def header(self, number: int) -> tuple[int, int, int, int]:
-        """The next page, the number of entries, the offset of the free room (of long values: their bytes), the type."""
+        """Returns the next page, the number of entries, the offset of free room and the type.
+
+        For long values the offset is the number of their bytes.
+        """
         page = Struct(f"{self.order}16xIHHxB")
         found: tuple[int, int, int, int] = page.unpack_from(self.content, number * self.size)
         return found
 
     def items(self, number: int, entries: int) -> Iterator[bytes]:
-        """The items of a page of a hash, keys and values in turn. They lie from its end towards its beginning."""
+        """Yields the items of a hash page, alternately keys and values.
+
+        They are stored from the page's end backwards.
+        """
         start = number * self.size
         if _PAGE_HEADER_BYTES + 2 * entries > self.size:
             raise SasldbError("damaged: a page with more entries than it has room for")
@@ -120,7 +126,7 @@ class _Pages:
         if item[0] != _OFF_PAGE:
             return b""
         page, size = Struct(f"{self.order}4xII").unpack_from(item)
-        # One longer than counts is not gathered: many entries may point to the same pages.
+        # An item that is too long is not assembled: many entries may point to the same pages.
         return self._long(page, size) if size <= _MAX_ITEM_BYTES else b""
 
     def _long(self, number: int, size: int) -> bytes:
@@ -153,7 +159,7 @@ def _berkeley(content: bytes, order: str) -> Iterator[tuple[bytes, bytes]]:
 
 # GDBM -------------------------------------------------------------------------------------------------------------
 
-# Magic → are offsets of 64 bits? The older one had those of its machine; of those that live on they are 64.
+# Magic → whether offsets have 64 bits. The older format used the machine's size; on machines still in use that is 64.
 _GDBM: Final = {
     0x13579ACD: False,
     0x13579ACE: True,
@@ -171,10 +177,10 @@ def _gdbm(content: bytes, order: str, *, is_wide: bool) -> Iterator[tuple[bytes,
     if table_bytes <= 0 or table_bytes % width or elements <= 0:
         raise SasldbError("damaged: the header of GDBM has sizes that cannot be")
     offsets = Struct(f"{order}{table_bytes // width}{offset}").unpack(_cut(content, table, table_bytes))
-    # C aligns an entry for free room, and what holds an offset, to the offset's width.
+    # C aligns a free-room entry, and a structure with an offset, to the offset's width.
     before = (8 + _AVAILABLE * 16) if is_wide else (4 + _AVAILABLE * 8)
     element = Struct(f"{order}i4x{offset}ii")
-    # Many places of the table lead to the same bucket: each is read once, and one begins where no other does.
+    # Many places of the table lead to the same bucket: each is read once, and buckets must not overlap.
     size, end = before + 8 + elements * element.size, 0
     for start in sorted(set(offsets)):
         if start < end:

@@ -1,4 +1,4 @@
-"""Stored SCRAM keys, in the text form that PostgreSQL has too: `SCRAM-SHA-256$<iterations>:<salt>$<stored>:<server>`.
+"""Stored SCRAM keys, in PostgreSQL's text form: `SCRAM-SHA-256$<iterations>:<salt>$<stored>:<server>`.
 
 Source: RFC 5802 §3, RFC 5803.
 """
@@ -17,13 +17,13 @@ from auth.credentials import ScramKeys
 from auth.secrets import Secret
 from auth.verifiers.hashes import HashError
 
-# Each login costs a client this many hashes, an attacker who has the file each guess. RFC 7677 wants 4,096 at least.
+# Hashes that each login costs a client, and each guess an attacker who has the file. RFC 7677 requires at least 4,096.
 ITERATIONS: Final = 65_536
 MIN_ITERATIONS: Final = 4_096
-# A client would compute for minutes.
+# With more, a client would compute for minutes.
 MAX_ITERATIONS: Final = 10_000_000
 
-# Of the salts that scramp draws, so that a made-up one is as long where there are no entries to be like.
+# Length of scramp's salts, used for made-up salts if there are no entries to imitate.
 _SALT_BYTES: Final = 32
 _DIGEST_BYTES: Final = {"SHA-1": 20, "SHA-256": 32, "SHA-512": 64}
 _FORM: Final = re.compile(
@@ -33,7 +33,7 @@ _FORM: Final = re.compile(
 
 
 def make_scram_keys(password: Secret, hash_name: str, iterations: int = ITERATIONS) -> str:
-    """The text form for a password, with a random salt. Errors: HashError for a password that SASLprep forbids."""
+    """Returns the text form for a password, with a random salt. Errors: HashError if SASLprep forbids the password."""
     try:
         salt, stored, server, count = ScramMechanism(f"SCRAM-{hash_name}").make_auth_info(
             password.reveal(), iteration_count=iterations
@@ -44,7 +44,7 @@ def make_scram_keys(password: Secret, hash_name: str, iterations: int = ITERATIO
 
 
 def read_scram_keys(text: str) -> tuple[str, ScramKeys]:
-    """The hash's name and the keys of a text form. Errors: HashError."""
+    """Returns the hash's name and the keys of a text form. Errors: HashError."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise HashError("not of the form SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>")
@@ -62,33 +62,35 @@ def read_scram_keys(text: str) -> tuple[str, ScramKeys]:
 
 
 class Shape(NamedTuple):
-    """What a client sees of keys, beside the random."""
+    """The properties of keys that a client sees, apart from the random values."""
 
     iterations: int
     salt_bytes: int
 
 
 def shapes_of(keys: Iterable[ScramKeys]) -> Counter[Shape]:
-    """How many of the keys have which shape."""
+    """Counts the keys of each shape."""
     return Counter(Shape(each.iterations, len(each.salt)) for each in keys)
 
 
 def decoy_keys(seed: bytes, user: str, hash_name: str, shapes: Mapping[Shape, int]) -> ScramKeys:
-    """Keys for a name that nobody has: the same for the same seed and name, so that asking twice tells nothing.
+    """Returns keys for a user that does not exist: always the same for a seed and name.
 
-    shapes  of the real entries, with their number: decoys have them as often. Attack: to know the users of a file with
-            several numbers of iterations by one that no made-up name has. When the numbers change, few names change
-            their shape, and those get another salt with it, as a user does with a new password.
+    So asking twice reveals nothing.
+
+    shapes  of the real entries, with their number: decoys have them as often. Attack: in a file with several numbers of
+            iterations, a user is recognised by a number that no made-up name has. When the numbers change, few names
+            change their shape. Those also get another salt, as a user does with a new password.
     """
     size = _DIGEST_BYTES[hash_name]
     name = user.encode("utf-8", "surrogatepass")
 
     def drawn(what: str, length: int) -> bytes:
-        # The seed has a fixed length, and SHAKE no extension: this is keyed like an HMAC, of any length.
+        # The seed has a fixed length and SHAKE allows no extension attack: this is keyed like an HMAC, of any length.
         return hashlib.shake_256(seed + what.encode() + name).digest(length)
 
     def rank(shape: Shape) -> float:
-        """Weighted rendezvous hashing: the highest rank is this shape's as often as its share is large."""
+        """Returns a rank by weighted rendezvous hashing: the chance to be highest is the shape's share."""
         number = int.from_bytes(drawn(f"shape {shape.iterations} {shape.salt_bytes}:", 8))
         return -shapes[shape] / math.log((number + 1) / (2**64 + 1))
 
@@ -96,7 +98,7 @@ def decoy_keys(seed: bytes, user: str, hash_name: str, shapes: Mapping[Shape, in
     return ScramKeys(
         salt=drawn(f"salt {shape.iterations} {shape.salt_bytes}:", shape.salt_bytes),
         iterations=shape.iterations,
-        # Of these the client sees nothing: they only may not be known.
+        # The client never sees these values; they only must be unknown.
         stored_key=hashlib.blake2b(name, key=seed[:64], digest_size=size, person=b"stored").digest(),
         server_key=hashlib.blake2b(name, key=seed[:64], digest_size=size, person=b"server").digest(),
         is_known=False,

@@ -1,7 +1,7 @@
-"""The public keys that tokens are signed with: a JWKS, from a file or from a server.
+"""The public keys for the signatures of tokens: a JWKS, from a file or from a server.
 
-Blocking. Of a server everything is bounded: the time, the bytes, and how often it is asked, whatever tokens come.
-Nothing but the configured address is asked: no redirect, no proxy of the environment, no address that a token names.
+Blocking. Everything that concerns a server is limited: the time, the bytes, and how often it is asked, whatever tokens
+arrive. Only the configured address is asked: no redirect, no proxy of the environment, no address in a token.
 Sources: RFC 7517, RFC 7518 §6, RFC 7638; docs/spec/policy-and-auth.md §8.10.
 """
 
@@ -26,20 +26,20 @@ import jwt
 
 from policy.files.regular import read_regular
 
-# A set has a handful of keys, of which the longest has 2 KiB. Stops a server, or a wrong path, from filling the memory.
+# A set has a few keys, the longest of 2 KiB. Stops a server, or a wrong path, from filling the memory.
 MAX_KEYS_BYTES: Final = 256 * 1024
 MAX_KEYS: Final = 100
 
-# For one fetch, from the connect to the last byte; stops a server that sends a byte a second.
+# For one fetch, from the connect to the last byte; stops a server that sends one byte a second.
 FETCH_S: Final = 5.0
-# Between two fetches. Attack: tokens that name keys which do not exist, each of which would ask the server once.
+# Minimum time between two fetches. Attack: tokens that name unknown keys, each of which would cause a fetch.
 FETCH_PAUSE_S: Final = 15.0
-# How long keys are good while the server cannot be asked. Beyond, one that was withdrawn would be good for as long as
-# its thief keeps the server away.
+# How long keys stay valid while the server cannot be reached. Without a limit, the thief of a withdrawn key could keep
+# it valid by blocking the server.
 MAX_OUTAGE_S: Final = 3600.0
 
-# Signature algorithm → type and curve of its keys. All are asymmetric: with a shared key whoever can verify can sign,
-# and a public key taken for a shared one would let everybody sign.
+# Signature algorithm → type and curve of its keys. All are asymmetric: with a shared key, every verifier could sign,
+# and a public key mistaken for a shared one would let anyone sign.
 ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = {
     **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},
     "ES256": ("EC", "P-256"),
@@ -48,19 +48,21 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = {
     "EdDSA": ("OKP", "Ed25519"),
 }
 _MEMBERS: Final = {"RSA": ("e", "kty", "n"), "EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x")}
-# RFC 7518 §3.3; and the time of a verification, which grows with the size.
+# RFC 7518 §3.3. The maximum bounds the time of a verification, which grows with the size.
 _RSA_BITS: Final = range(2048, 8192 + 1)
 
 
 class KeysError(ValueError):
-    """There are no keys to judge by; the text says why, and names no more of an address than its host."""
+    """No usable keys are available. The text says why, and shows only the host of an address."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenKey:
-    """kid    None: it has none
-    thumbprint  of RFC 7638
-    by_algorithm  what it verifies
+    """One public key.
+
+    kid           None: it has none
+    thumbprint    of RFC 7638
+    by_algorithm  the key, by each algorithm that it can verify
     """
 
     kid: str | None
@@ -69,14 +71,14 @@ class TokenKey:
 
 
 class KeySet:
-    """The keys of one JWKS that are for signatures."""
+    """The signature keys of one JWKS."""
 
     def __init__(self, keys: tuple[TokenKey, ...]) -> None:
         self._keys = keys
         self._thumbprints = frozenset(key.thumbprint for key in keys)
 
     def find(self, kid: str | None, algorithm: str) -> TokenKey | None:
-        """The one key of that name for that algorithm; None as well where several would do."""
+        """Returns the only key with that name and algorithm. None if there is none, or more than one."""
         fits = [key for key in self._keys if algorithm in key.by_algorithm and (kid is None or key.kid == kid)]
         return fits[0] if len(fits) == 1 else None
 
@@ -85,7 +87,7 @@ class KeySet:
 
 
 def parse_keys(content: bytes) -> KeySet:
-    """The keys of a JWKS. Those that are no public keys of ours to use are left out. Errors: KeysError."""
+    """Returns the keys of a JWKS. Leaves out keys that are not supported public keys. Errors: KeysError."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -109,7 +111,7 @@ def _key(jwk: object) -> TokenKey | None:
     members = _MEMBERS.get(kty) if isinstance(kty, str) else None
     if members is None or not all(isinstance(jwk.get(member), str) for member in members):
         return None
-    # No member beside these is looked at: a private key is of no use here.
+    # Other members are ignored: a private key is not needed here.
     public = {member: jwk[member] for member in members}
     names = [
         name
@@ -128,22 +130,22 @@ def _key(jwk: object) -> TokenKey | None:
 
 
 class Keys(Protocol):
-    """Where keys come from."""
+    """A source of keys."""
 
     def current(self, *, is_missed: bool = False) -> KeySet:
-        """The keys. May be called from several threads.
+        """Returns the keys. May be called from several threads.
 
-        is_missed  one that a token names is not among those of the last call
+        is_missed  a token names a key that the last call did not return
         Errors     KeysError
         """
         ...
 
 
 class KeyFile:
-    """A JWKS in a file, which is read again when it is another one. Nobody but its owner may write it."""
+    """A JWKS in a file, which is read again when it has changed. Only its owner may write it."""
 
     def __init__(self, path: str) -> None:
-        """Errors: KeysError where the file cannot be used now."""
+        """Reads the file. Errors: KeysError if it cannot be used now."""
         self._path = path
         self._loaded = self._load()
 
@@ -170,13 +172,13 @@ class KeyFile:
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def _check(self, status: os.stat_result) -> None:
-        """Who can write the keys can sign tokens."""
+        """Refuses a file that other users can write: they could sign tokens."""
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
             raise KeysError("others may write it: make it belong to root or this process' user, chmod go-w")
 
 
 class KeyServer:
-    """A JWKS at an address: fetched when the first token comes, and again when it is old or misses a key."""
+    """A JWKS at an address: fetched at the first token, and again when it is old or lacks a key."""
 
     def __init__(
         self,
@@ -187,9 +189,11 @@ class KeyServer:
         max_age_s: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """ca_file  PEM of the authorities to trust; None: the system's
-        max_age_s   after which the keys are fetched again: a withdrawn one is good for so long
-        Errors      KeysError for an address or a file that cannot be used
+        """Prepares the fetches.
+
+        ca_file    PEM of the authorities to trust; None: the system's
+        max_age_s  the keys are fetched again after this time, so a withdrawn key stays valid until then
+        Errors     KeysError for an address or a file that cannot be used
         """
         self._fetch = partial(fetch, _address(url, is_http_permitted), _context(ca_file))
         self._max_age_s = max_age_s
@@ -202,7 +206,8 @@ class KeyServer:
     def current(self, *, is_missed: bool = False) -> KeySet:
         keys = self._keys
         if keys is None or is_missed or self._age_s >= self._max_age_s:
-            # Who has keys that will do leaves it to the thread that is at it; all others need its result.
+            # A caller whose cached keys are still usable does not wait for the refresh that another thread has started.
+            # Every other caller waits for its result.
             waits = keys is None or is_missed or self._age_s >= MAX_OUTAGE_S
             if self._lock.acquire(blocking=waits, timeout=2 * FETCH_S if waits else -1):
                 try:
@@ -242,7 +247,7 @@ _NO_URL: Final = "the address of the keys is no URL, expected https://HOST/PATH"
 
 
 def _address(url: str, is_http_permitted: bool) -> _Address:
-    # Not quoted where a password may be in it.
+    # The text is left out if it may contain a password.
     shown = "" if "@" in url or not url.isprintable() else f"'{url[:200]}': "
     try:
         parts = urlsplit(url)
@@ -275,7 +280,7 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def fetch(address: _Address, context: ssl.SSLContext) -> bytes:
-    """GET what is there. Errors: KeysError."""
+    """Fetches the content of an address by GET. Errors: KeysError."""
     deadline = time.monotonic() + FETCH_S
     try:
         with closing(_connect(address, context, deadline)) as connection:
@@ -304,7 +309,7 @@ def fetch(address: _Address, context: ssl.SSLContext) -> bytes:
 
 
 def _connect(address: _Address, context: ssl.SSLContext, deadline: float) -> socket.socket:
-    """To the first of the host's addresses that answers."""
+    """Connects to the first address of the host that answers."""
     last: OSError = OSError("no such host")
     for found in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
         try:
@@ -344,7 +349,7 @@ def _left_s(deadline: float) -> float:
 
 
 class _Received:
-    """A whole response, in the place of the socket that http.client would read."""
+    """A whole response, in place of the socket that http.client would read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
 """Bearer tokens: JWTs, signed by an issuer whose public keys we have.
 
-Blocking where keys are fetched. PyJWT verifies the signature; what is signed is read once, here, by our rules, and
-nothing of a token is believed before its signature. Whatever goes wrong with a token refuses it.
+Blocking while keys are fetched. PyJWT verifies the signature. The signed content is parsed once, here, by our rules,
+and nothing in a token is trusted before its signature. Any fault of a token refuses it.
 Sources: RFC 7519, RFC 7515, RFC 8725 (best practices), RFC 9068; docs/spec/policy-and-auth.md §8.10.
 """
 
@@ -30,12 +30,12 @@ from auth.identity import Proof
 from auth.mechanisms import NOT_OWN_AUTHZID
 from auth.verifiers.token_keys import ALGORITHMS, KeyFile, Keys, KeysError, KeyServer
 
-# The threads: one may wait for the server of the keys.
+# Several threads: one may wait for the key server.
 TOKEN_THREADS: Final = 4
 
 DEFAULT_ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA")
 
-# More groups than anybody has. A token with more is refused: to leave some out could leave out one that is denied.
+# More groups than a user has. A token with more is refused: a group left out could be one that is denied.
 MAX_GROUPS: Final = 1000
 MAX_GROUP_BYTES: Final = 1024
 MAX_SKEW_S: Final = 600
@@ -43,37 +43,37 @@ MAX_SKEW_S: Final = 600
 _MAX_HEADER_BYTES: Final = 4096
 _MAX_KID_CHARACTERS: Final = 256
 _FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
-# A JWT that the issuer signed for something else, a logout for example, says so here.
+# The `typ` values of access tokens. A JWT that the issuer signed for another purpose, such as a logout, has another.
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt", "application/jwt"})
-# Seconds since 1970 UTC: the year 10000. A later time is a mistake.
+# Seconds since 1970 UTC: the year 10000. A later time is an error.
 _MAX_TIME_S: Final = 253_402_300_800
 # Claims whose text is a list of words.
 _WORDS: Final = ("scope", "scp")
 
 
 class TokenError(ValueError):
-    """The token is not good; the text is for the log, and holds nothing of the token."""
+    """The token is not valid. The text is for the log, and contains nothing from the token."""
 
 
-# A key that the issuer has withdrawn is good for so long: a slip of the pen must not make it years.
+# A withdrawn key stays valid for this time: a typing error must not make it years.
 MAX_KEYS_SECONDS: Final = 86_400
 
 
 class TokenSettingsError(ValueError):
-    """The settings of a `tokenAuthenticator` cannot be used; the text says what would be right."""
+    """The settings of a `tokenAuthenticator` cannot be used. The text names the expected form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token has to say.
+    """The requirements on a token.
 
-    issuer       its `iss`, exactly
-    audiences    one of them is, or is in, its `aud`
-    algorithms   that may sign it, of token_keys.ALGORITHMS
-    skew_s       by which its clock may differ from ours
-    user_claim   which names the user
-    groups_claim  which names the groups, a text or a list of texts; None: no groups
-    required     claim → the value that it is, or has in it; None: any
+    issuer        its exact `iss`
+    audiences     one of them has to be, or to be in, its `aud`
+    algorithms    permitted signature algorithms, of token_keys.ALGORITHMS
+    skew_s        permitted difference between its clock and ours
+    user_claim    the claim with the user's name
+    groups_claim  the claim with the groups, a text or a list of texts; None: no groups
+    required      claim → the value that it must be or contain; None: any value
     """
 
     issuer: str
@@ -85,7 +85,7 @@ class TokenRules:
     required: tuple[tuple[str, str | None], ...] = ()
 
     def __post_init__(self) -> None:
-        """Errors: TokenError for rules that cannot be, or that everybody could meet."""
+        """Checks the rules. Errors: TokenError for rules that are invalid, or that every token could meet."""
         unknown = [name for name in self.algorithms if name not in ALGORITHMS]
         if unknown or not self.algorithms:
             named = f"algorithm '{unknown[0]}'" if unknown else "no algorithm"
@@ -103,7 +103,7 @@ class TokenRules:
 
 
 class TokenVerifier:
-    """Answers for OAUTHBEARER and XOAUTH2."""
+    """Verifies tokens for OAUTHBEARER and XOAUTH2."""
 
     mechanisms = BEARER
     threads = TOKEN_THREADS
@@ -111,7 +111,10 @@ class TokenVerifier:
     def __init__(
         self, name: str, keys: Keys, rules: TokenRules, *, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """wall_clock  seconds since 1970 UTC"""
+        """Prepares the verifier.
+
+        wall_clock  seconds since 1970 UTC
+        """
         self.name = name
         self._keys = keys
         self._rules = rules
@@ -129,15 +132,15 @@ class TokenVerifier:
             return unavailable(str(fault))
         except TokenError as fault:
             return _refused(f"SASL(-13): authentication failure: token: {fault}")
-        except Exception as fault:  # INVARIANT: what we have not thought of refuses the token, and counts as a failure
+        except Exception as fault:  # INVARIANT: an unexpected exception refuses the token, and counts as a failure
             return _refused(f"SASL(-13): authentication failure: token: {type(fault).__name__} in judging it")
         return result if request.user in ("", result.user) else _refused(NOT_OWN_AUTHZID)
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing: the verifier holds no connections."""
 
     def _judge(self, token: str) -> VerifyResult:
-        """Errors: TokenError, KeysError."""
+        """Verifies a token. Errors: TokenError, KeysError."""
         algorithm, kid = _read_header(token, self._rules.algorithms)
         key = self._keys.current().find(kid, algorithm) or self._keys.current(is_missed=True).find(kid, algorithm)
         if key is None:
@@ -159,7 +162,7 @@ class TokenVerifier:
         return VerifyResult(is_valid=True, user=user, groups=self._groups(claims), proof=proof, ends_at_s=ends_at_s)
 
     def _check(self, claims: Mapping[str, Any]) -> float:
-        """Hold the claims against the rules. Returns when the token ends. Errors: TokenError."""
+        """Checks the claims against the rules. Returns when the token ends. Errors: TokenError."""
         rules, now = self._rules, self._wall_clock()
         if claims.get("iss") != rules.issuer:
             raise TokenError("it is of another issuer")
@@ -175,7 +178,7 @@ class TokenVerifier:
             begins_at_s = _time(claims, name)
             if begins_at_s is not None and begins_at_s > now + rules.skew_s:
                 raise TokenError(f"it is not good yet by its claim '{name}'")
-        if "cnf" in claims:  # RFC 7800: only who proves to have a key may use it, and a bearer proves nothing
+        if "cnf" in claims:  # RFC 7800: such a token requires proof of a key, which a bearer cannot give
             raise TokenError("it is bound to a key (claim 'cnf'), not a bearer's")
         for name, value in rules.required:
             found = _claim(claims, name)
@@ -199,7 +202,10 @@ class TokenVerifier:
 
 
 def make_token_verifier(attributes: Mapping[str, Any]) -> TokenVerifier:
-    """From the validated attributes of a `tokenAuthenticator`. Connects to nobody. Errors: TokenSettingsError."""
+    """Returns a verifier from the validated attributes of a `tokenAuthenticator`. Makes no connection.
+
+    Errors  TokenSettingsError
+    """
     path, url = attributes.get("keysFile"), attributes.get("keysUrl")
     if bool(path) == bool(url):
         raise TokenSettingsError("expected one of keysFile and keysUrl")
@@ -233,7 +239,7 @@ def make_token_verifier(attributes: Mapping[str, Any]) -> TokenVerifier:
 
 
 def _read_header(token: str, algorithms: Sequence[str]) -> tuple[str, str | None]:
-    """Its algorithm, one of those permitted, and the name of its key. Errors: TokenError."""
+    """Returns the token's algorithm, one of the permitted ones, and the name of its key. Errors: TokenError."""
     form = _FORM.fullmatch(token)
     if form is None or len(token) > MAX_TOKEN_BYTES or len(form[1]) > _MAX_HEADER_BYTES:
         raise TokenError("it is no signed JWT")
@@ -244,7 +250,7 @@ def _read_header(token: str, algorithms: Sequence[str]) -> tuple[str, str | None
     algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
     if algorithm not in algorithms:
         raise TokenError("its algorithm is not permitted")
-    # RFC 7515 §4.1.11: what has to be understood and is not refuses the token. b64 (RFC 7797) changes what is signed.
+    # RFC 7515 §4.1.11: critical headers that we do not know refuse the token. b64 (RFC 7797) changes what is signed.
     if "crit" in header or "b64" in header:
         raise TokenError("its header has extensions")
     if not isinstance(kind, str) or kind.lower() not in _TYPES:
@@ -255,7 +261,10 @@ def _read_header(token: str, algorithms: Sequence[str]) -> tuple[str, str | None
 
 
 def _object(content: bytes, what: str) -> dict[str, Any]:
-    """A JSON object whose members all have different names, so that there is one reading of it. Errors: TokenError."""
+    """Parses a JSON object whose members all have different names, so that it has only one meaning.
+
+    Errors: TokenError.
+    """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -277,14 +286,14 @@ def _no_number(_text: str) -> None:
 
 
 def _is_claim(name: str) -> bool:
-    """Can a token have a claim of this name? Attack on oneself: one that no token has would let nobody in."""
+    """Returns whether a token can have a claim of this name. A claim that no token has would refuse every user."""
     return bool(name) and ("/" in name or all(name.split(".")))
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """The claim's value, None where there is none.
+    """Returns the claim's value, None if there is none.
 
-    name  as it stands where it has a `/` in it, which names that are URLs have; otherwise a `.` leads into an object
+    name  a name with a `/`, such as a URL, is one claim; in any other name a `.` leads into an object
     """
     found: Any = claims
     for part in (name,) if "/" in name else name.split("."):
@@ -293,7 +302,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """A NumericDate, None where there is none. Errors: TokenError."""
+    """Returns a NumericDate, None if there is none. Errors: TokenError."""
     if name not in claims:
         return None
     value = claims[name]
@@ -308,7 +317,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _name(value: object, at_most: int) -> str | None:
-    """The value if it may be the name of a user or group: printable, and not blank at either end."""
+    """Returns the value if it can be the name of a user or group: printable, and not blank at either end."""
     if not isinstance(value, str) or not value.isprintable() or value != value.strip():
         return None
     return value if 0 < len(value.encode("utf-8")) <= at_most else None

@@ -1,4 +1,4 @@
-"""What a verifier is. Each has one file in this room."""
+"""The interface of verifiers. Each verifier has one file in this folder."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -18,9 +18,9 @@ from auth.credentials import (
 class Verifier(Protocol):
     """Answers the questions of mechanisms from a user database, a directory or keys. Blocking.
 
-    name        as configured; of the SASL configuration's database: DEFAULT
-    mechanisms  the upper-case names of those whose questions it can answer, strongest first; EXTERNAL where it knows
-                groups of users whom TLS has authenticated
+    name        as configured; DEFAULT for the database of the SASL configuration
+    mechanisms  the upper-case names of the mechanisms that it can serve, strongest first; EXTERNAL if it knows groups
+                of users whom TLS has authenticated
     threads     how many calls of `verify` may run at a time
     """
 
@@ -32,23 +32,28 @@ class Verifier(Protocol):
     def threads(self) -> int: ...
 
     def verify(self, request: VerifyRequest) -> Answer:
-        """Called from several threads. Bounded in time; a question that it cannot answer now is `unavailable`.
+        """Answers a question.
 
-        Whatever it raises is taken as unavailable, and its class logged.
+        Called from several threads. Its time is limited; if it cannot answer, it returns `unavailable`.
+
+        Any exception counts as unavailable, and its class is logged.
         """
         ...
 
     def close(self) -> None:
-        """Give back connections and caches. `verify` may be under way."""
+        """Closes connections and caches. `verify` may be running."""
         ...
 
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A verifier that has to say, beside its answers, which of its servers fail and which are back."""
+    """A verifier that reports which of its servers fail and which work again."""
 
     def announce_by(self, say: Callable[[str], None]) -> None:
-        """say  takes a text for the log, from any thread"""
+        """Sets the function for reports.
+
+        say  takes a text for the log, from any thread
+        """
         ...
 
 
@@ -57,17 +62,20 @@ class Recalling(Protocol):
     """A verifier that has some answers in memory."""
 
     def recall(self, request: VerifyRequest) -> Answer | None:
-        """The answer that `verify` would give, where that takes microseconds; None: `verify` has to be asked.
+        """Returns the answer that `verify` would give, if that takes microseconds. None if `verify` has to be called.
 
-        Called on the event loop: it waits for no disk, no network and no lock. As `verify`, it takes as long for an
-        unknown user as for one that there is.
+        Called on the event loop: never waits for a disk, a network or a lock. Like `verify`, it takes as long for an
+        unknown user as for an existing one.
         """
         ...
 
 
 @runtime_checkable
 class Caching(Protocol):
-    """A verifier that remembers answers. hits  how often one was remembered"""
+    """A verifier that remembers answers.
+
+    hits  how often it used a remembered one
+    """
 
     hits: int
 
@@ -75,12 +83,12 @@ class Caching(Protocol):
 # The name of the verifier that saslConfigDir and saslConfigName configure.
 DEFAULT = "saslConfig"
 
-# Password hashing is deliberately slow, and takes up to 256 MiB: a few threads.
+# Password hashing is slow by design, and takes up to 256 MiB: only a few threads.
 HASHING_THREADS = 3
 
 
 def mechanism_of(request: MechanismRequest) -> str:
-    """A mechanism that asks this question: who serves it can answer."""
+    """Returns a mechanism that asks this question: a verifier that serves it can answer."""
     match request:
         case CheckPassword():
             return "PLAIN"

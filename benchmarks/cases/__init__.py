@@ -1,4 +1,4 @@
-"""The cases. Each is a function of a Site and the number of runs to its rows; CASES is all of them, in order."""
+"""The cases. Each is a function from a Site and the number of runs to its rows; CASES has all of them, in order."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -1,4 +1,7 @@
-"""The account is what the memory is: ten thousand of the costliest of each kind of thing that a peer can have kept."""
+"""Compares the memory account with real memory: ten thousand of the most expensive things of each kind.
+
+The things are those that a peer can make the router keep.
+"""
 
 import json
 import subprocess
@@ -15,7 +18,7 @@ RATIO_BUDGET = 2.0
 
 
 def account(site: Site, runs: int) -> list[Row]:
-    """Memory that grows for each byte charged, by kind of thing kept: 10,000, or as many as 64 MiB pay for."""
+    """Memory growth per charged byte, by kind of thing kept: 10,000 each, or as many as 64 MiB pay for."""
     command = [sys.executable, str(SCRIPT), str(COUNT), str(MIB)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

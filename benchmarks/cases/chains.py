@@ -1,4 +1,4 @@
-"""Routers in a chain: what each further hop costs, beside one router and beside floors in a chain."""
+"""Routers in a chain: the cost of each further hop, compared with one router and with chains of floors."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ LOADS = {
     "large": Load(count=40_000, size=10_000),
     "round-trip": Load(count=6_000, inflight=1),
 }
-# (load, figure) -> the most, or the least, that two routers may be of one, and of two floors.
+# (load, figure) -> the limit for two routers as a multiple of one, and of two floors.
 OF_ONE = {("small", "cpu_us"): 2.4, ("small", "rate"): 0.55, ("round-trip", "p50_us"): 1.9}
 OF_FLOORS = {("small", "cpu_us"): 1.0, ("large", "cpu_us"): 1.1, ("round-trip", "p50_us"): 1.1}
 FIGURES = {"cpu_us": ("CPU per message", "µs"), "rate": ("rate", "msg/s"), "p50_us": ("median", "µs")}
@@ -27,13 +27,13 @@ Figures = list[dict[str, Any]]
 
 
 def chain(site: Site, runs: int) -> list[Row]:
-    """Two and three routers in a row against one, and against as many floors: CPU of all together, rate, round trip.
+    """Two and three routers in a row against one, and against as many floors: total CPU, rate, round trip.
 
-    In the column of the floor: one router, or so many floors in a row.
+    The floor's column has one router, or that many floors in a row.
     """
     rows: list[Row] = []
     with ExitStack() as stack:
-        # One router is one without neighbours, as everybody has it.
+        # The single router has no neighbours, as usual.
         routers: list[tuple[Subject, ...]] = [(stack.enter_context(site.router()),)]
         routers += [stack.enter_context(site.chain(count)) for count in range(2, LONGEST + 1)]
         floors = [stack.enter_context(site.floors(count)) for count in range(1, LONGEST + 1)]
@@ -50,7 +50,7 @@ def chain(site: Site, runs: int) -> list[Row]:
 def _in_turn(
     what: Load, runs: int, routers: Sequence[Sequence[Subject]], floors: Sequence[Sequence[Subject]]
 ) -> tuple[list[Figures], list[Figures]]:
-    """The figures of each chain of routers, and of floors, by their runs."""
+    """Returns the figures of each chain of routers, and of floors, by their runs."""
     mine: list[Figures] = [[] for _ in routers]
     base: list[Figures] = [[] for _ in floors]
     for _ in range(runs):
@@ -84,7 +84,7 @@ def _lost(name: str, what: Load, mine: Sequence[Figures]) -> list[Row]:
 
 
 def _stream(site: Site) -> list[Row]:
-    """One message of 1 GiB over the longest chain: by how much each router grows."""
+    """Sends one message of 1 GiB over the longest chain, and measures how much each router grows."""
     with site.chain(LONGEST) as subjects, ExitStack() as stack:
         load.run(Load(count=1_000), *subjects)
         before = [subject.process.resident_kb() for subject in subjects]

@@ -1,4 +1,4 @@
-"""Connections: the cost of an idle one, the cost of making one, and the time to the first."""
+"""Connections: the cost of an idle one, the cost of a login, and the time until the first."""
 
 import asyncio
 import dataclasses
@@ -23,9 +23,9 @@ ConnectAll = Callable[[Subject, str, int], Coroutine[Any, Any, None]]
 
 
 def memory(site: Site, runs: int) -> list[Row]:
-    """kB per idle connection: merely open, with a session and a link, over TLS.
+    """kB per idle connection: only open, with a session and a link, over TLS.
 
-    The growth from 100 of them to 2,100, so that memory needed only once does not count.
+    The growth from 100 connections to 2,100, so that memory needed only once does not count.
     """
     return [
         _memory("open", site, 100, 2_000),
@@ -59,16 +59,16 @@ def _memory(
             with Crowd.connect(subject, more, is_encrypted=is_encrypted, source=source):
                 growth.append((subject.process.resident_kb() - before) / more)
     mine, floor = growth
-    # The floor keeps a buffer of 64 kB for each connection: a ratio would flatter.
+    # The floor keeps a buffer of 64 kB per connection, so a ratio would look too good.
     figure = row(name, f"idle connection, {what}", "kB", router=[mine], budget=IDLE_BUDGET_KB)
     return dataclasses.replace(figure, floor=floor)
 
 
 def set_up(site: Site, runs: int) -> list[Row]:
-    """TCP, TLS 1.3, SASL PLAIN and an Open that the policy judges: 500 connections, 16 at a time.
+    """TCP, TLS 1.3, SASL PLAIN and an Open that policy decides: 500 connections, 16 at a time.
 
-    The password hash is the cheapest there is, so that it is our work that is measured; the floor does TLS and takes
-    any password.
+    The password hash is the cheapest possible, so that our own work is measured. The floor does TLS and accepts any
+    password.
     """
     mine: list[tuple[float, float]] = []
     base: list[tuple[float, float]] = []
@@ -84,7 +84,7 @@ def set_up(site: Site, runs: int) -> list[Row]:
 
 
 def set_up_argon2(site: Site, runs: int) -> list[Row]:
-    """The same with a password hashed as qdpasswd hashes it: what an operator gets."""
+    """Logins with a password hashed as by qdpasswd: what an operator gets."""
     with site.router() as router:
         slow = dataclasses.replace(router, tls_port=router.slow_tls_port)
         results = [_set_up(slow, SLOW_USER, SLOW_SET_UPS) for _ in range(runs)]
@@ -95,9 +95,9 @@ def set_up_argon2(site: Site, runs: int) -> list[Row]:
 
 
 def handshakes(site: Site, runs: int) -> list[Row]:
-    """Logins in TLS 1.3 for a second of processor time: by SCRAM-SHA-256; by PLAIN with the cheapest hash.
+    """Logins in TLS 1.3 per second of processor time: by SCRAM-SHA-256, and by PLAIN with the cheapest hash.
 
-    The certificate is P-256, no session is resumed, and each connection is opened, judged by policy and closed as well.
+    The certificate is P-256 and no session is resumed. Each connection is opened, decided by policy and closed too.
     """
     scram: list[float] = []
     plain: list[float] = []
@@ -113,9 +113,9 @@ def handshakes(site: Site, runs: int) -> list[Row]:
 
 
 def cached_ldap(site: Site, runs: int) -> list[Row]:
-    """PLAIN logins in TLS 1.3 of a user whom an LDAP directory has vouched for: its answer is remembered.
+    """PLAIN logins in TLS 1.3 of a user whose LDAP directory has answered before: its answer is remembered.
 
-    Skipped where slapd is not installed.
+    Skipped if slapd is not installed.
     """
     if directory.program() is None:
         print("cached-ldap: skipped, slapd is not installed", file=sys.stderr)
@@ -125,7 +125,7 @@ def cached_ldap(site: Site, runs: int) -> list[Row]:
         site.router(url) as router,
     ):
         asking = dataclasses.replace(router, tls_port=router.directory_tls_port)
-        _set_up(asking, USER, AT_ONCE)  # the directory is asked now
+        _set_up(asking, USER, AT_ONCE)  # the directory is asked now, and not later
         results = [_set_up(asking, USER, SET_UPS) for _ in range(runs)]
     return [
         row("cached-ldap", "per core", "conn/s", router=[1e6 / cpu for _, cpu in results], better="more"),
@@ -134,7 +134,10 @@ def cached_ldap(site: Site, runs: int) -> list[Row]:
 
 
 def _set_up(subject: Subject, user: str, count: int, connect_all: ConnectAll | None = None) -> tuple[float, float]:
-    """(connections/s, CPU µs of the subject per connection), each closed again when it is open."""
+    """Returns (connections/s, CPU µs of the subject per connection).
+
+    Each connection is closed as soon as it is open.
+    """
     before, started = subject.process.cpu_seconds(), time.monotonic()
     asyncio.run((connect_all or _connect_all)(subject, user, count))
     seconds = time.monotonic() - started
@@ -196,7 +199,7 @@ async def _connect_all(subject: Subject, user: str, count: int) -> None:
 
 
 def start_up(site: Site, runs: int) -> list[Row]:
-    """From starting the process to `Operational`, policy and users loaded; the floor: to listening."""
+    """Time until `Operational`, with policy and users loaded; the floor: until it listens."""
     mine: list[float] = []
     base: list[float] = []
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""Messages: rate, CPU and round trips, between one sender and one receiver and between many."""
+"""Messages: rate, CPU and round trips, between one sender and one receiver, and between many."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -16,7 +16,7 @@ FAN_OUT = 10
 
 
 def alternate(site: Site, runs: int, ours: Load, base: Load) -> tuple[list[Figures], list[Figures]]:
-    """`ours` on the router and `base` on the floor in turns, so that both meet the same noise of the machine."""
+    """Runs `ours` on the router and `base` on the floor alternately, so that both have the same noise."""
     mine: list[Figures] = []
     floors: list[Figures] = []
     with site.router() as router, site.floor() as floor:
@@ -46,12 +46,12 @@ def throughput(
 
 
 def small(site: Site, runs: int) -> list[Row]:
-    """100 B, unsettled: every message has an outcome that comes back."""
+    """100 B, unsettled: every message gets an outcome."""
     return throughput("small", site, runs, Load(count=300_000), cpu_budget=2.0, rate_budget=0.5)
 
 
 def settled(site: Site, runs: int) -> list[Row]:
-    """100 B, presettled: no outcomes; how many did not arrive is counted."""
+    """100 B, presettled: no outcomes; counts the messages that did not arrive."""
     what = Load(count=300_000, is_settled=True)
     return throughput("settled", site, runs, what, cpu_budget=None, rate_budget=None)
 
@@ -62,7 +62,7 @@ def large(site: Site, runs: int) -> list[Row]:
 
 
 def round_trip(site: Site, runs: int) -> list[Row]:
-    """100 B, one in flight: from handing a message over to its outcome."""
+    """100 B, one in flight: from sending a message to its outcome."""
     what = Load(count=10_000, inflight=1)
     mine, base = alternate(site, runs, what, what)
     return [
@@ -72,7 +72,7 @@ def round_trip(site: Site, runs: int) -> list[Row]:
 
 
 def multicast(site: Site, runs: int) -> list[Row]:
-    """One sender and ten receivers of every message, by the copy; beside the floor's one receiver."""
+    """One sender and ten receivers of every message, by the copy; compared with the floor's one receiver."""
     ours = Load(count=30_000, address="multicast.bench", receivers=FAN_OUT)
     mine, base = alternate(site, runs, ours, Load(count=300_000))
     rates, cpu = pick(mine, "rate", divisor=1 / FAN_OUT), pick(mine, "cpu_us", divisor=FAN_OUT)
@@ -83,7 +83,7 @@ def multicast(site: Site, runs: int) -> list[Row]:
 
 
 def pairs(site: Site, runs: int) -> list[Row]:
-    """100 senders to 100 receivers on 100 addresses; beside the floor's one pair."""
+    """100 senders to 100 receivers on 100 addresses; compared with the floor's one pair."""
     ours = Load(count=3_000, senders=PAIRS, receivers=PAIRS, is_distinct=True)
     mine, base = alternate(site, runs, ours, Load(count=300_000))
     return [
@@ -93,17 +93,17 @@ def pairs(site: Site, runs: int) -> list[Row]:
 
 
 def idle_1000(site: Site, runs: int) -> list[Row]:
-    """The round trip beside 1,000 idle connections, against a router without them."""
+    """The round trip beside 1,000 idle connections, compared with a router without them."""
     return _beside_idle("idle-1000", 1_000, site, runs)
 
 
 def idle_10000(site: Site, runs: int) -> list[Row]:
-    """The same beside 10,000."""
+    """The round trip beside 10,000 idle connections, compared with a router without them."""
     return _beside_idle("idle-10000", 10_000, site, runs)
 
 
 def _beside_idle(name: str, count: int, site: Site, runs: int) -> list[Row]:
-    """The idle ones send heartbeats. In the column of the floor: another router, without the crowd."""
+    """Measures beside idle connections, which send heartbeats. The floor's column has another router without them."""
     what = Load(count=10_000, inflight=1)
     busy: list[Figures] = []
     alone: list[Figures] = []

@@ -1,4 +1,4 @@
-"""Management: the cost of a QUERY of ten thousand entities, and how long it holds up messages."""
+"""Management: the cost of a QUERY of ten thousand entities, and how long it delays messages."""
 
 import dataclasses
 import json
@@ -31,11 +31,11 @@ ROUND_TRIPS = Load(count=1000, inflight=1)
 
 
 def paging(site: Site, runs: int) -> list[Row]:
-    """10,000 links, addresses and connections in pages of 500: loop time per page, the longest hold of the loop.
+    """10,000 links, addresses and connections in pages of 500: loop time per page, and the longest loop turn.
 
-    The router runs on a loop that is watched (benchmarks/watched.py); times are processor time of its thread. In the
-    time per page is what 10,000 idle connections cost meanwhile. Holds are measured while messages of 100 B go round,
-    one in flight.
+    The router runs on a watched loop (benchmarks/watched.py). Times are processor time of its thread. The time per page
+    includes the cost of 10,000 idle connections. Loop turns are measured while messages of 100 B circulate, one in
+    flight.
     """
     accounts = _Accounts(site.folder / "accounts")
     command = [sys.executable, "-m", "benchmarks.watched", str(accounts.path)]
@@ -44,7 +44,7 @@ def paging(site: Site, runs: int) -> list[Row]:
     with (
         watched.router() as router,
         Crowd.connect(router, ENTITIES, source="crowd.{number}"),
-        # Of its own process: decoding pages would keep the crowd's heartbeats waiting for the interpreter's lock.
+        # A separate process: decoding pages would delay the crowd's heartbeats by the interpreter's lock.
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
         alone = load.run(ROUND_TRIPS, router)
@@ -70,7 +70,7 @@ def paging(site: Site, runs: int) -> list[Row]:
 
 
 def ask_for_pages(port: int, password: str, kind: str) -> None:
-    """Ask for every entity of a kind, page after page. Errors: those of the client; ValueError for too few."""
+    """Asks for every entity of a kind, page by page. Errors: those of the client; ValueError for too few."""
     options = ConnectionOptions(
         host="127.0.0.1",
         port=port,

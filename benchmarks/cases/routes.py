@@ -1,6 +1,6 @@
-"""Brokers behind the router: thousands of link routes and auto links, and what a message of a routed link costs.
+"""Brokers behind the router: thousands of link routes and auto links, and the cost of a message on a routed link.
 
-The floor is the broker: it takes any link, and gives messages to its newest receiver.
+The floor is the broker: it accepts any link, and sends messages to its newest receiver.
 """
 
 import time
@@ -19,7 +19,7 @@ from router.connection.link_routes import LinkRoute, LinkRoutes
 START_BUDGET_S = 3.0
 LOOK_UP_BUDGET_US = 20.0
 CPU_BUDGET = 0.9
-# Of each: link routes, and auto links.
+# The number of link routes, and of auto links.
 COUNT = 5_000
 LOOK_UPS = 200_000
 MESSAGES = 200_000
@@ -39,7 +39,7 @@ ROUTED, QUEUE = "bench.routed", "bench.queue"
 
 
 def routes(site: Site, runs: int) -> list[Row]:
-    """5,000 link routes and as many auto links: start-up, look-up; and CPU per message beside message routing."""
+    """5,000 link routes and as many auto links: start-up, look-up, and CPU beside message routing."""
     return [
         row("routes", f"{COUNT:,} link routes and auto links, until Operational", "s",
             router=[_start_up_s(site) for _ in range(runs)], budget=START_BUDGET_S),
@@ -50,7 +50,7 @@ def routes(site: Site, runs: int) -> list[Row]:
 
 
 def patterns(count: int) -> Iterator[tuple[str, str]]:
-    """(attribute, text): most are prefixes, some have wildcards."""
+    """Yields (attribute, text): most are prefixes, some have wildcards."""
     for number in range(count):
         if number % 10:
             yield "prefix", f"site{number % 50}.shop{number}.orders"
@@ -59,7 +59,7 @@ def patterns(count: int) -> Iterator[tuple[str, str]]:
 
 
 def _start_up_s(site: Site) -> float:
-    text = BROKER.format(port=1)  # where nobody is
+    text = BROKER.format(port=1)  # no process listens on this port
     text += "".join(ROUTE.format(kind=kind, pattern=pattern) for kind, pattern in patterns(COUNT))
     text += "".join(AUTO_LINK.format(address=f"queue{number}") for number in range(COUNT))
     with site.router(more=text) as router:
@@ -67,9 +67,9 @@ def _start_up_s(site: Site) -> float:
 
 
 def _look_up_us() -> float:
-    """Of an address that a route has, one that only looks alike, and one that none has."""
+    """Looks up an address of a route, a similar one, and one without a route."""
     table = SimpleNamespace(addresses={}, make=lambda _key, _treatment: SimpleNamespace(holders=0))
-    core: Any = SimpleNamespace(work=None, table=table)  # as much of it as routes without a container need
+    core: Any = SimpleNamespace(work=None, table=table)  # the parts that routes without a container need
     link_routes = LinkRoutes(core=core, emit=lambda _effect: None)
     for number, (kind, text) in enumerate(patterns(COUNT)):
         tokens = configured_tokens(*((text, None) if kind == "prefix" else (None, text)))
@@ -87,7 +87,10 @@ def _look_up_us() -> float:
 
 
 def _cpu(site: Site, runs: int) -> list[Row]:
-    """The router's, of messages to the broker: by the link route, and in the column of the floor by the auto link."""
+    """Measures the router's CPU for messages to the broker: by the link route, and by the auto link.
+
+    The floor's column has the auto link.
+    """
     routed: list[float] = []
     queued: list[float] = []
     with site.floor() as broker:

@@ -1,6 +1,6 @@
-"""The loads of real users, in small: remote calls, telemetry of many devices, one publisher with a slow subscriber.
+"""Small versions of real loads: remote calls, telemetry of many devices, one publisher with a slow subscriber.
 
-The floor has one receiver for all senders; it has neither addresses nor copies.
+The floor has one receiver for all senders. It has no addresses and makes no copies.
 """
 
 from benchmarks import load
@@ -17,7 +17,7 @@ PAUSE_US = 200
 
 
 def calls(site: Site, runs: int) -> list[Row]:
-    """50 clients, each with one message in flight: as remote calls, whose every message is a read of its own."""
+    """50 clients, each with one message in flight, as in remote calls: every message needs a read of its own."""
     ours = Load(count=3_000, senders=CALLERS, receivers=CALLERS, inflight=1, is_distinct=True)
     mine, base = alternate(site, runs, ours, Load(count=3_000, senders=CALLERS, inflight=1))
     return [
@@ -40,7 +40,7 @@ def telemetry(site: Site, runs: int) -> list[Row]:
 
 
 def fan_out(site: Site, runs: int) -> list[Row]:
-    """One publisher, 50 subscribers, one of which is slow; in the column of the floor all 50 are quick."""
+    """One publisher, 50 subscribers, one of which is slow; the floor's column has 50 fast ones."""
     what = Load(count=4_000, address="multicast.bench", receivers=SUBSCRIBERS)
     slow = ("--address", what.address, "--count", str(what.count), "--pause-us", str(PAUSE_US))
     held: list[Figures] = []

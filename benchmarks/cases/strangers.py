@@ -1,4 +1,4 @@
-"""The round trip of a client that has logged in, while peers who are not known yet make work."""
+"""The round trip of a logged-in client, while unauthenticated peers cause work."""
 
 import datetime
 import socket
@@ -22,7 +22,7 @@ from benchmarks.subjects import HOSTNAME, USER, Site, Subject
 from router.amqp.codec import encode
 from router.values import Described, uint, ulong
 
-# 99 % of the round trips are answered within so many times the quiet value.
+# 99 % of the round trips must be answered within this multiple of the quiet value.
 BUDGET = 5.0
 QUIET_S = 3.0
 PAUSE_S = 0.001
@@ -64,7 +64,7 @@ listener {
 def strangers(site: Site, runs: int) -> list[Row]:
     """99 % of a client's round trips beside 1,500 ClientHellos, 400 chains of 90 certificates, 2,500 headers.
 
-    In the column of the floor: the same client of the same router while nobody attacks.
+    The floor's column has the same client of the same router without an attack.
     """
     _write_certificates(site.folder)
     more = "".join(PROFILE.format(bits=bits, folder=site.folder) for bits in (2048, 4096)) + CERTIFIED
@@ -88,7 +88,7 @@ def strangers(site: Site, runs: int) -> list[Row]:
 def _beside(site: Site, more: str, attack: str, listener: str) -> tuple[float, float]:
     """Returns the 99 % round trip beside the attack and that without it, in µs.
 
-    Each call starts a router of its own, in which no host is banned yet.
+    Each call starts its own router, in which no host is banned yet.
     """
     with site.router(more=more) as router, _Bystander.of(router) as bystander:
         found = router.process.wait_for(rf"Listening on 127\.0\.0\.1:(\d+) \({listener}\)")[1]
@@ -107,7 +107,7 @@ def _p99_us(seconds: list[float]) -> float:
 
 @contextmanager
 def _attackers(attack: str, port: str, folder: Path) -> Iterator["_Strike"]:
-    """They are connected. Errors: RefusedError where not all are answered."""
+    """Yields the connected attackers. Errors: RefusedError unless all are answered."""
     command = [sys.executable, "-m", "benchmarks.strangers", attack, port, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         strike = _Strike(process)
@@ -130,7 +130,7 @@ class _Strike:
         return said
 
     def __call__(self) -> None:
-        """All speak; returns when all were answered or refused."""
+        """Makes all attackers speak. Returns when all were answered or refused."""
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
@@ -138,7 +138,7 @@ class _Strike:
 
 
 class _Bystander:
-    """Sends itself message after message on a thread of its own."""
+    """A client that sends messages to itself, one after another, on its own thread."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -155,7 +155,7 @@ class _Bystander:
             connected.sendall(login + wire.session() + wire.sender("bench", 0) + wire.receiver("bench", 1))
             connected.sendall(wire.credit(1, 1 << 30))
             wire.until_attached(connected, 2, bytearray())
-            time.sleep(0.1)  # the sender's credit comes meanwhile; this program does not read it
+            time.sleep(0.1)  # the sender's credit arrives meanwhile; this program does not read it
             one = cls(connected)
             one._thread.start()
             try:
@@ -167,7 +167,7 @@ class _Bystander:
             raise one._error
 
     def begin(self) -> list[float]:
-        """Measure anew; returns the seconds of each round trip so far."""
+        """Begins a new measurement, and returns the seconds of each round trip so far."""
         seconds, self._seconds = self._seconds, []
         return seconds
 
@@ -195,7 +195,7 @@ class _Bystander:
 
 
 def _write_certificates(folder: Path) -> None:
-    """rsa-BITS.crt and .key of the router; root.crt, and chain.pem with chain.key, which it trusts."""
+    """Writes rsa-BITS.crt and .key of the router; and root.crt, with a chain.pem and chain.key that it trusts."""
     small = rsa.generate_private_key(65537, 2048)
     large = rsa.generate_private_key(65537, 4096)
     root = _certificate("root", small, "root", small)

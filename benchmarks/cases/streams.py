@@ -1,4 +1,4 @@
-"""Memory must not pile up: a message larger than the memory allowed for it, and a receiver that does not read."""
+"""Checks that memory does not grow: a message larger than its permitted memory, and a receiver that does not read."""
 
 import threading
 
@@ -15,7 +15,7 @@ SAMPLE_S = 0.05
 
 
 class Peak:
-    """The largest resident memory seen while the body ran."""
+    """The largest resident memory while the body ran."""
 
     def __init__(self, process: Process) -> None:
         self.kb = process.resident_kb()
@@ -51,9 +51,9 @@ def stream(site: Site, runs: int) -> list[Row]:
 
 
 def stalled_receiver(site: Site, runs: int) -> list[Row]:
-    """One address while a receiver of another, to which 10 kB messages are sent, has stopped reading.
+    """One address, while a receiver of another address, which is sent 10 kB messages, does not read.
 
-    In the column of the floor: a router without that receiver.
+    The floor's column has a router without that receiver.
     """
     what = Load(count=200_000)
     other = ["--address", "bench.stalled", "--size", "10000"]
@@ -69,7 +69,7 @@ def stalled_receiver(site: Site, runs: int) -> list[Row]:
             for _ in range(runs):
                 beside.append(load.run(what, router))
                 alone.append(load.run(what, undisturbed))
-            # Still there, so that it was there all the time.
+            # It still runs, so it ran all the time.
             is_blocked = blocked.poll() is None
     if not is_blocked:
         raise load.LoadError("the sender to the stalled receiver ended: nothing was held up")

@@ -1,4 +1,4 @@
-"""AMQP over WebSocket under TLS beside AMQP over TLS: processor time of the router, in the same run."""
+"""AMQP over WebSocket under TLS compared with AMQP over TLS: processor time of the router, in the same run."""
 
 import ssl
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ listener {
 """
 MOST: Final = 1.3  # times the processor time without WebSocket
 MESSAGES: Final = 40_000
-ALONE: Final = 4_000  # of messages that go one at a time
+ALONE: Final = 4_000  # the number of messages that are sent one at a time
 BATCH: Final = 100  # messages written at once
 HEARTBEAT_EVERY: Final = 2_000
 BODY: Final = bytes(100)
@@ -60,8 +60,8 @@ class _Peer:
     def __init__(self, connected: ssl.SSLSocket, way: Way) -> None:
         self._connected = connected
         self._is_wrapped = way == "wss"
-        self._kept = bytearray()  # the beginning of a frame of WebSocket
-        self.frames = bytearray()  # and of AMQP
+        self._kept = bytearray()  # the beginning of a WebSocket frame
+        self.frames = bytearray()  # and of an AMQP frame
         if self._is_wrapped:
             lines = ["GET / HTTP/1.1", f"Host: {HOSTNAME}", "Upgrade: websocket", "Connection: Upgrade"]
             lines += [f"Sec-WebSocket-Key: {_KEY}", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: amqp"]
@@ -120,7 +120,7 @@ def _logged_in(subject: Subject, port: int, way: Way) -> Iterator[_Peer]:
 
 
 def _carry(subject: Subject, port: int, way: Way, batch: int) -> float:
-    """Microseconds of the router's processor for each message."""
+    """Returns the router's processor time for each message, in microseconds."""
     count = MESSAGES if batch > 1 else ALONE
     with _logged_in(subject, port, way) as receiver, _logged_in(subject, port, way) as sender:
         receiver.send(receiver.wrapped(wire.receiver("bench", 0) + wire.credit(0, count)))

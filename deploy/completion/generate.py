@@ -1,7 +1,7 @@
-"""Write the shell completions from the command lines' own definitions.
+"""Writes the shell completions from the command lines' own definitions.
 
-`python deploy/completion/generate.py` writes `palisade.bash` and `_palisade` (zsh) beside this file; a test fails when
-they are not what it would write. Commit what it writes.
+`python deploy/completion/generate.py` writes `palisade.bash` and `_palisade` (zsh) beside this file. A test fails if
+they differ from its output. Commit the output.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import schemas  # noqa: E402
 from router.io.options import CHECK, LONG_OPTIONS, OPTIONS_WITH_VALUE  # noqa: E402
 
 FILES = "FILES"
-# Values that are no path, by metavar; a metavar that is not listed here is not completed.
+# Values that are paths, by metavar. Other metavars are not completed.
 FILE_METAVARS = frozenset({"PATH", "FILE", "FOLDER", "OLD", "NEW", "CERT", "KEY", "TRUSTED-CA-DB"})
 FILE_METAVARS |= {"SSL-PASSWORD-FILE", "SASL-PASSWORD-FILE"}
 MECHANISMS = ("PLAIN", "EXTERNAL", "ANONYMOUS")
@@ -31,7 +31,10 @@ OPERATIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """values  FILES, words to choose from, () for anything, None where it takes no value"""
+    """One option.
+
+    values  FILES, words to choose from, () for anything, None if it takes no value
+    """
 
     flags: tuple[str, ...]
     help: str
@@ -40,7 +43,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One program, or one verb of it. rest  its other arguments: FILES or words"""
+    """One program, or one verb of it.
+
+    rest  its other arguments: FILES or words
+    """
 
     name: str
     options: tuple[Option, ...]
@@ -58,7 +64,7 @@ def values_of(action: argparse.Action) -> str | tuple[str, ...] | None:
     if action.nargs == 0:
         return None
     if action.metavar == "ID":
-        return ()  # the rules of lint: adding one shall not touch these files
+        return ()  # the lint rules: adding one must not change these files
     if action.choices is not None:
         return tuple(map(str, action.choices))
     if "--type" in action.option_strings:
@@ -259,7 +265,7 @@ esac
 
 
 def outputs() -> dict[str, str]:
-    """File name -> its required content."""
+    """Returns file name -> its required content."""
     found = commands()
     return {"palisade.bash": bash(found), "_palisade": zsh(found)}
 

@@ -1,6 +1,6 @@
-"""Write the manual pages of the commands from their command lines: `python deploy/man/generate.py`.
+"""Writes the manual pages of the commands from their command lines: `python deploy/man/generate.py`.
 
-A test fails when they are not what it would write. `python -m router.management.manual` writes qdrouterd.conf(5).
+A test fails if they differ from its output. `python -m router.management.manual` writes qdrouterd.conf(5).
 """
 
 import argparse
@@ -24,12 +24,12 @@ _SEE_ALSO = r"""
 
 
 def section_of(name: str) -> int:
-    """Books on the router that is replaced send their readers to qdstat(8)."""
+    """Returns the section of a manual page. Books on the replaced router refer to qdstat(8)."""
     return 8 if name in _OF_OPERATORS else 1
 
 
 def pages() -> dict[str, str]:
-    """File name -> its required content."""
+    """Returns file name -> its required content."""
     found = {name: _daemon_page(name) for name in _DAEMONS}
     found |= {name: _page(name, parser) for name, parser in parsers().items()}
     return {f"{name}.{section_of(name)}": text for name, text in found.items()}
@@ -86,7 +86,7 @@ def _as_it_is(text: str | None) -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """The text, with what roff would obey escaped."""
+    """Returns the text with roff's control characters escaped."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in escaped.split("\n"))
 

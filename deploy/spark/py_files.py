@@ -1,4 +1,4 @@
-"""Make palisade.zip for --py-files: what the driver and the workers import of this project.
+"""Makes palisade.zip for --py-files: the parts of this project that the driver and the workers import.
 
 python deploy/spark/py_files.py palisade.zip
 """

@@ -1,8 +1,8 @@
-"""The addresses a group may use: literal lists (`sources`, `targets`) and pattern lists (`sourcePattern`, ...).
+"""The addresses that a group may use: literal lists (`sources`, `targets`) and pattern lists (`sourcePattern`, ...).
 
-A list is compiled once per ruleset and bound to a user once per connection. What comes from the user's name is always
-taken literally: a `*`, `#` or separator in it widens nothing.
-Lists are compared with texts; `Permission` says what that means for an address, which may be written in many ways.
+A list is compiled once per ruleset and bound to a user once per connection. The user's name is always taken literally:
+a `*`, `#` or separator in it permits nothing more. Lists are compared with texts. `Permission` applies them to an
+address, which may be written in many ways.
 Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
@@ -17,7 +17,7 @@ from policy.addressing.text import RANDOM_NAME, normalise, without_authority
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
-# An extension: the user's name as one word, whatever it contains.
+# An extension: the user's name as one word, whatever characters it has.
 ESCAPED_USER_TOKEN = "${user:escaped}"  # noqa: S105
 # `${user:escaped}` writes these characters as %XX: separators of words and of schemes, wildcards, and % itself.
 ESCAPES: Final = {character: f"%{ord(character):02X}" for character in "%./*#:"}
@@ -27,14 +27,15 @@ _ESCAPED: Final = str.maketrans(ESCAPES)
 # Addresses that begin with one of these words and a separator belong to routers.
 _ROUTERS: Final = ("_local", "_topo", "_edge")
 _ROUTERS_SIGNS: Final = ("$", "_$")
-# A dynamic address as clients see it, and what all of them begin with: under `${user}.*` a user `temp` would have them.
+# A dynamic address as clients see it, and the common beginning of all of them: with `${user}.*` a user named `temp`
+# would get them.
 _DYNAMIC_NAME: Final = re.compile(rf"temp(?:\.(?:{RANDOM_NAME})?)?")
 
 
 def is_reserved(name: str) -> bool:
-    """Would an address that is a user's name, or begins with it, mean something to the router?
+    """Returns whether an address that is or begins with a user's name would have a special meaning to the router.
 
-    Attack: a user called `$management`, where everybody has the addresses `${user}` and `${user}/#`.
+    Attack: a user called `$management`, if every user may use the addresses `${user}` and `${user}/#`.
     """
     return any(_is_routers(text) for text in (name, normalise(name)))
 
@@ -46,7 +47,7 @@ def _is_routers(text: str) -> bool:
 
 
 def may_stand_for_user(head: str, name: str) -> bool:
-    """May a user's name be put behind `head` in an item of a list? The addresses of routers are written out there."""
+    """Returns whether a user's name may follow `head` in an item of a list. Items write router addresses in full."""
     if is_reserved(name):
         return False
     if head.startswith((*_ROUTERS_SIGNS, *(f"{each}/" for each in _ROUTERS))):
@@ -55,7 +56,7 @@ def may_stand_for_user(head: str, name: str) -> bool:
 
 
 def escaped(name: str) -> str:
-    """A name without separators, another one for each name: `bob.smith` is `bob%2Esmith`."""
+    """Returns a name without separators, unique for each name: `bob.smith` becomes `bob%2Esmith`."""
     return name.translate(_ESCAPED)
 
 
@@ -69,21 +70,21 @@ def split_at_user(item: str) -> tuple[str, str, str]:
 
 
 def name_for(token: str, user: str) -> str:
-    """What stands for a token."""
+    """Returns the text that replaces a token."""
     return escaped(user) if token == ESCAPED_USER_TOKEN else user
 
 
 def with_user(item: str, user: str) -> str:
-    """The item with the user's name put in."""
+    """Returns the item with the user's name inserted."""
     head, token, rest = split_at_user(item)
     return f"{head}{name_for(token, user)}{rest}" if token else item
 
 
 class AddressMatcher(Protocol):
-    """An address list bound to one connection's user."""
+    """An address list, bound to the user of one connection."""
 
     def match(self, text: str) -> str | None:
-        """The item that allows a text as it stands, None when none does."""
+        """Returns the item that allows exactly this text, None if no item does."""
         ...
 
 
@@ -92,17 +93,17 @@ class AddressRules(Protocol):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        """The items, sorted, equal for lists that mean the same."""
+        """Returns the items, sorted. Lists with the same meaning have equal results."""
         ...
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The items, sorted, as they are written but for the deprecated user token."""
+        """Returns the items, sorted, as they are written except for the deprecated user token."""
         ...
 
     @property
     def aliases(self) -> "tuple[Alias, ...]":
-        """The items that are written as another name of what they reach, but for whole addresses."""
+        """Returns the items written as another name of the addresses they reach, except whole addresses."""
         ...
 
     def bind(self, user: str) -> AddressMatcher: ...
@@ -118,9 +119,11 @@ class Alias:
 
 
 class Verdict(NamedTuple):
-    """item       that allows the address; None: it is not allowed
+    """A decision on an address.
+
+    item       the item that allows the address; None: it is not allowed
     denied_by  the item that denies it
-    text       the text that decided: the address as it was written, or as it is understood
+    text       the text that decided: the address as written, or as the router understands it
     """
 
     item: str | None
@@ -129,11 +132,11 @@ class Verdict(NamedTuple):
 
 
 class Permission:
-    """The addresses one connection may use in one direction: a list with its user's name put in, without the denied.
+    """The addresses that one connection may use in one direction: its user's list without the denied addresses.
 
-    An address must be allowed as it is written and as it is understood: `public/x:/secret` is `secret`, and `public/*`
-    does not allow it. An item that is itself such a name does: `amqp:/orders.*` allows what it says. A denied address
-    is denied by every name.
+    An address must be allowed both as written and as the router understands it. `public/x:/secret` means `secret`, so
+    `public/*` does not allow it. An item that is itself such a name does: `amqp:/orders.*` allows what it says. A
+    denial of an address applies to all its names.
     """
 
     __slots__ = ("_aliases", "_allowed", "_denied", "_user")
@@ -141,12 +144,15 @@ class Permission:
     def __init__(self, allowed: AddressRules, denied: "LiteralRules", user: str) -> None:
         self._allowed = allowed.bind(user)
         self._aliases = allowed.aliases
-        # A connection without denials pays nothing for them.
+        # A connection without denials has no cost for them.
         self._denied = denied.bind("") if denied.items else None
         self._user = user
 
     def judge(self, address: Address, *, is_message: bool = False) -> Verdict:
-        """is_message  of a message on an anonymous link: lists are compared with the tenant's form (policy §3.9)"""
+        """Returns whether the address is allowed.
+
+        is_message  for a message on an anonymous link: lists are compared with the tenant's form (policy §3.9)
+        """
         if is_message:
             written, plain = address.full, address.name
         else:
@@ -158,7 +164,7 @@ class Permission:
         item = self._allowed.match(written)
         if item is None:
             return Verdict(None, None, written)
-        # An item that is the text itself is meant as well.
+        # An item that equals the text allows it as well.
         if written in (plain, item) or self._allowed.match(plain) is not None:
             return Verdict(item, None, written)
         for alias in self._aliases:
@@ -181,7 +187,7 @@ class _UserItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiteralRules:
-    """`sources` or `targets`.
+    """A compiled `sources` or `targets` list.
 
     exact     whole addresses
     prefixes  (length, texts of that length), shortest first: the items `text*` without their `*`
@@ -207,7 +213,7 @@ class LiteralRules:
                 continue
             if not rule.is_prefix:
                 exact[f"{rule.head}{name}{rule.rest}"] = rule.item
-            # `${user}*` would let a peer without a name have everything, and `inbox.${user}*` everybody's inbox.
+            # Otherwise `${user}*` would allow a peer without a name everything, and `inbox.${user}*` every inbox.
             elif user or rule.rest:
                 prefixes.append((f"{rule.head}{name}{rule.rest}", rule.item))
         return _BoundLiterals(self, exact, tuple(prefixes))
@@ -243,12 +249,15 @@ _NO_LITERALS = LiteralRules(canonical=(), is_any=False, exact=frozenset(), prefi
 
 
 def compile_literals(items: Iterable[str]) -> LiteralRules:
-    """items  of a `sources` or `targets` list, each with `${user}` at most once"""
+    """Compiles a list.
+
+    items  of a `sources` or `targets` list, each with `${user}` at most once
+    """
     canonical = tuple(sorted(set(items)))
     if not canonical:
         return _NO_LITERALS
     rules = _literals(canonical)
-    # Whole addresses are compared as they stand.
+    # Whole addresses are compared literally.
     open_items = (item for item in canonical if item.endswith("*") or has_user_token(item))
     aliases = _aliases(open_items, reached_literal, _literals)
     return replace(rules, aliases=aliases) if aliases else rules
@@ -285,15 +294,15 @@ def _aliases(
 
 
 def reached_literal(item: str) -> str:
-    """The plain form of an item's addresses: of `amqp:/x*` everything that begins with `x`.
+    """Returns the plain form of an item's addresses: for `amqp:/x*` everything that begins with `x`.
 
-    `amqp:/*` names every address there is.
+    `amqp:/*` names every address.
     """
     return f"{without_authority(item[:-1])}*" if item.endswith("*") else normalise(item)
 
 
 def reached_pattern(item: str) -> str:
-    """As reached_literal, of a pattern. Separators around a pattern mean nothing."""
+    """Returns the plain form of a pattern, as reached_literal does. Separators around a pattern have no meaning."""
     plain = without_authority(item)
     if plain == item:
         return item
@@ -301,7 +310,7 @@ def reached_pattern(item: str) -> str:
 
 
 def reached_item(key: str, item: str) -> str:
-    """The plain form of an item's addresses; the item itself where it is plain already.
+    """Returns the plain form of an item's addresses. Returns the item itself if it is plain already.
 
     key  of its list: "sources", "targetPattern" ...
     """
@@ -309,7 +318,7 @@ def reached_item(key: str, item: str) -> str:
 
 
 def denied_items(items: Iterable[str]) -> tuple[str, ...]:
-    """The items of a list of denials, with what is reached by those that are written as another name of an address."""
+    """Returns a list of denials, extended by the plain forms of items that are other names of an address."""
     found = set(items)
     found |= {reached for item in tuple(found) if (reached := reached_literal(item))}
     return tuple(sorted(found))
@@ -317,7 +326,7 @@ def denied_items(items: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternRules:
-    """`sourcePattern` or `targetPattern`.
+    """A compiled `sourcePattern` or `targetPattern` list.
 
     after_user   token -> what may follow the user's name, of the items `${user}` and `${user}/...`
     before_user  token -> what may precede it, of the items `.../${user}`
@@ -335,7 +344,7 @@ class PatternRules:
             tuple(
                 (name, tree)
                 for token, tree in trees.items()
-                # A missing name is not a token.
+                # An empty name is not a token.
                 if (name := name_for(token, user)) and may_stand_for_user("", name)
             )
             for trees in (self.after_user, self.before_user)
@@ -354,7 +363,7 @@ class _BoundPatterns:
             return None
         if (item := self.rules.tree.find(split_tokens(address))) is not None:
             return item
-        # The name is one unit, whatever it contains.
+        # The name is one unit, whatever characters it has.
         for name, tree in self.after_name:
             if address.startswith(name):
                 tokens = tokens_after(address[len(name) :])
@@ -369,7 +378,10 @@ class _BoundPatterns:
 
 
 def compile_patterns(items: Collection[str]) -> PatternRules:
-    """items  of a pattern list; `${user}` may only be the first or the last characters of an item"""
+    """Compiles a list.
+
+    items  of a pattern list; `${user}` may only be at the beginning or end of an item
+    """
     rules = _patterns(items)
     aliases = _aliases(rules.items, reached_pattern, _patterns)
     return replace(rules, aliases=aliases) if aliases else rules
@@ -384,18 +396,18 @@ def _patterns(items: Collection[str]) -> PatternRules:
         head, token, rest = split_at_user(item)
         if not token:
             tokens = split_tokens(item)
-            if tokens:  # separators alone are the pattern of no address
+            if tokens:  # a pattern of separators only matches no address
                 plain.append((tokens, item))
             canonical.add(normal_form(tokens))
             continue
-        # Beside a user's name a separator counts that the normal form leaves out.
+        # Next to a user's name, a separator that the normal form drops is significant.
         canonical.add(item)
         if not head:
             if (words := tokens_after(rest)) is not None:
                 after.setdefault(token, []).append((words, item))
         elif not rest and (words := tokens_before(head)) is not None:
             before.setdefault(token, []).append((words, item))
-        # Anything else, `x${user}`, is no whole token and can never match.
+        # Any other item, such as `x${user}`, has no whole token and never matches.
     return PatternRules(
         canonical=tuple(sorted(canonical)),
         items=tuple(sorted(set(items))),
@@ -406,7 +418,7 @@ def _patterns(items: Collection[str]) -> PatternRules:
 
 
 def tokens_after(text: str) -> list[str] | None:
-    """The tokens of what follows a user's name; None when the name was not a whole token."""
+    """Returns the tokens of the text after a user's name. None if the name was not a whole token."""
     text = text.replace("/", ".")
     if text and not text.startswith("."):
         return None
@@ -416,7 +428,7 @@ def tokens_after(text: str) -> list[str] | None:
 
 
 def tokens_before(text: str) -> list[str] | None:
-    """The tokens of what precedes a user's name; None when the name was not a whole token."""
+    """Returns the tokens of the text before a user's name. None if the name was not a whole token."""
     text = text.replace("/", ".")
     if text and not text.endswith("."):
         return None

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 ONE = "*"
 ANY_NUMBER = "#"
 # Matching costs at most tokens x pattern tokens. Stops an address of thousands of separators from making one Attach
-# expensive; what is longer matches nothing.
+# expensive. A longer text matches nothing.
 MAX_TOKENS = 255
 
 
 def split_tokens(text: str) -> list[str]:
-    """The tokens of a pattern or a name: leading separators are skipped, one trailing separator is ignored."""
+    """Returns the tokens of a pattern or a name. Skips leading separators, and ignores one trailing separator."""
     text = text.replace("/", ".").lstrip(".")
     if text.endswith("."):
         text = text[:-1]
@@ -22,7 +22,7 @@ def split_tokens(text: str) -> list[str]:
 
 
 def normalise_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    """`#.#` becomes `#` and `#.*` becomes `*.#`, as often as possible: equal patterns look equal."""
+    """Replaces `#.#` by `#` and `#.*` by `*.#`, as often as possible, so that equal patterns look equal."""
     if ANY_NUMBER not in tokens:
         return tuple(tokens)
     result: list[str] = []
@@ -37,19 +37,19 @@ def normalise_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def normalise(pattern: str) -> str:
-    """The form in which two patterns are compared, with `/` as the separator."""
+    """Returns the form in which two patterns are compared, with `/` as the separator."""
     return normal_form(split_tokens(pattern))
 
 
 def normal_form(tokens: Sequence[str]) -> str:
-    """As normalise, of a pattern's tokens."""
+    """Returns the same form as normalise, from a pattern's tokens."""
     return "/".join(normalise_tokens(tokens))
 
 
 def configured_tokens(prefix: str | None, pattern: str | None) -> tuple[str, ...]:
-    """The pattern of a configured address as it is compared; `prefix: P` is the pattern `P/#` (routing §3.3).
+    """Returns the pattern of a configured address in its normal form. `prefix: P` is the pattern `P/#` (routing §3.3).
 
-    Raises ValueError when there is nothing but separators.
+    Raises ValueError if the text has only separators.
     """
     text = (pattern if prefix is None else prefix) or ""
     stripped = text.strip("./")
@@ -71,7 +71,7 @@ class _Node:
 
     @property
     def is_bare(self) -> bool:
-        """No pattern ends here, and none passes."""
+        """Returns whether no pattern ends or continues here."""
         return self.payload is None and not (self.literals or self.one or self.any_number)
 
     def following(self, token: str) -> "_Node | None":
@@ -87,31 +87,40 @@ class _Node:
 
 
 class PatternTree:
-    """A set of patterns, each with a text to find. Those of policy are not changed once they are built."""
+    """A set of patterns, each with a text that `find` returns.
+
+    The trees of a policy do not change after construction.
+    """
 
     __slots__ = ("_root",)
 
     def __init__(self, patterns: Iterable[tuple[Sequence[str], str]]) -> None:
-        """patterns  (tokens, payload); of two patterns that are equal when normalised the first stays"""
+        """Builds the tree.
+
+        patterns  (tokens, payload); of two patterns that are equal when normalised, the first counts
+        """
         self._root = _Node()
         for tokens, payload in patterns:
             node = self._root
             for token in normalise_tokens(tokens):
-                # Literal words, most of a ruleset of thousands, without a call.
+                # Literal words are most of a ruleset of thousands. They need no call.
                 following = node.literals.get(token)
                 node = _child(node, token) if following is None else following
             if node.payload is None:
                 node.payload = payload
 
     def add(self, tokens: Sequence[str], payload: str) -> None:
-        """One pattern more, which is not there yet."""
+        """Adds a pattern that is not in the tree yet."""
         node = self._root
         for token in normalise_tokens(tokens):
             node = _child(node, token)
         node.payload = payload
 
     def discard(self, tokens: Sequence[str]) -> None:
-        """One pattern fewer. Attack: patterns that come and go leave their words behind."""
+        """Removes a pattern and its unused nodes.
+
+        Attack: patterns that come and go would leave their words in memory.
+        """
         path = [self._root]
         tokens = normalise_tokens(tokens)
         for token in tokens:
@@ -126,19 +135,22 @@ class PatternTree:
             parent.forget(token)
 
     def find(self, tokens: Sequence[str]) -> str | None:
-        """The payload of the best match: a literal token before `*`, `*` before `#`, from the first token on."""
+        """Returns the payload of the best match, comparing from the first token on.
+
+        A literal token precedes `*`, and `*` precedes `#`.
+        """
         return next(self.matches(tokens), None)
 
     def matches(self, tokens: Sequence[str]) -> Iterator[str]:
-        """The payloads of all matches, the best first."""
+        """Yields the payloads of all matches, the best first."""
         end = len(tokens)
         if end > MAX_TOKENS:
             return
         node: _Node | None = self._root
         at = 0
         stack: list[tuple[_Node, int]] = []
-        # A place that did not lead to a match need not be tried again; without this, `#.a.#.a.#.b` is exponential. Only
-        # places inside a `#` are reached in two ways.
+        # A place that led to no match is not tried again; without this, `#.a.#.a.#.b` is exponential. Only places
+        # inside a `#` can be reached in two ways.
         tried: set[tuple[_Node, int]] = set()
         while True:
             if node is None:
@@ -157,7 +169,7 @@ class PatternTree:
                     yield node.any_number.payload
                 node = None
                 continue
-            # The last one pushed is tried first, and a literal word before all of them.
+            # The last place pushed is tried first, and a literal word before all of them.
             if node.is_any_number:
                 stack.append((node, at + 1))
             if node.any_number is not None:
@@ -167,14 +179,14 @@ class PatternTree:
             node = node.literals.get(tokens[at])
             at += 1
 
-    # The same, word by word, so that a caller can follow several trees at once (analysis.py).
+    # The same matching word by word, so that a caller can follow several trees at once (request_classes.py).
 
     def start(self) -> "tuple[_Node, ...]":
-        """Where a walk begins: the places reached, the best first."""
+        """Returns the beginning of a walk: the places reached, the best first."""
         return (self._root,)
 
     def moved(self, places: "tuple[_Node, ...]", token: str) -> "tuple[_Node, ...]":
-        """The places behind one more word, the best first."""
+        """Returns the places after one more word, the best first."""
         found: dict[_Node, None] = {}
         for place in places:
             for node in (place, place.any_number):
@@ -183,7 +195,7 @@ class PatternTree:
                 for following in (node.literals.get(token), node.one):
                     if following is not None:
                         found.setdefault(following)
-            # A word for `#` is the last choice, of the `#` that begins here before the one we are in.
+            # A word for `#` is the last choice; the `#` that begins here comes before the one that contains this place.
             if place.any_number is not None:
                 found.setdefault(place.any_number)
             if place.is_any_number:
@@ -191,7 +203,7 @@ class PatternTree:
         return tuple(found)
 
     def result(self, places: "tuple[_Node, ...]") -> str | None:
-        """The payload of the best match of a text that ends here."""
+        """Returns the payload of the best match of a text that ends here. None if no pattern matches."""
         for place in places:
             if place.payload is not None:
                 return place.payload
@@ -200,7 +212,7 @@ class PatternTree:
         return None
 
     def words(self, places: "tuple[_Node, ...]") -> set[str]:
-        """The words that are told from others at these places."""
+        """Returns the literal words that can continue at these places."""
         nodes = [node for place in places for node in (place, place.any_number) if node is not None]
         return {word for node in nodes for word in node.literals}
 

@@ -1,15 +1,15 @@
-"""How the router understands the text of an address. Pure. Source: docs/spec/routing.md §3.1, §5.4."""
+"""Parses the text of an address as the router understands it. Pure. Source: docs/spec/routing.md §3.1, §5.4."""
 
 import re
 from typing import Final
 
-# The end of every address that the router makes up: 90 bits of chance, so that no name comes again.
+# The end of every address that the router generates: 90 random bits, so that no name is repeated.
 RANDOM_NAME: Final = r"[A-Za-z0-9+_]{15}"
 _DYNAMIC: Final = re.compile(rf"(?:_topo/[^/]*/[^/]*/|_edge/[^/]*/|_local/|_\$)temp\.{RANDOM_NAME}")
 
 
 def without_authority(text: str) -> str:
-    """The address without scheme, authority and one leading separator."""
+    """Returns the address without scheme, authority and one leading separator."""
     if not text.startswith("/"):
         scheme_end = text.find(":/")
         if scheme_end >= 0:
@@ -20,11 +20,11 @@ def without_authority(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The address without scheme, authority and one leading or trailing separator."""
+    """Returns the address without scheme, authority and one leading or trailing separator."""
     text = without_authority(text)
     return text[:-1] if text.endswith(("/", ".")) else text
 
 
 def is_dynamic(address: str) -> bool:
-    """Has a normalised address the form of those that the router makes up for dynamic termini, here or elsewhere?"""
+    """Returns whether a normalised address has the form that routers generate for dynamic termini."""
     return _DYNAMIC.fullmatch(address) is not None

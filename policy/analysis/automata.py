@@ -1,8 +1,8 @@
-"""Address lists as automata over characters, so that sets of addresses are compared exactly and not by trying some.
+"""Address lists as automata over characters, so that sets of addresses are compared exactly and not by samples.
 
-Every list is regular: literals, literals with anything behind, and word patterns, each with a user's name put in. A
-word that is in some lists and not in others is found by walking all automata at once, shortest words first.
-Words are at most `patterns.MAX_TOKENS` words long in the router; longer addresses are not looked at here.
+Every list is regular: literals, prefixes, and word patterns, each with a user's name inserted. To find a word that is
+in some lists and not in others, all automata are walked together, shortest words first.
+In the router addresses have at most `patterns.MAX_TOKENS` words; longer addresses are not considered here.
 Pure. Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
@@ -18,29 +18,32 @@ from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.analysis.effort import Effort
 
 SEPARATORS: Final = "./"
-# Labels of steps that are no single character.
+# Labels of steps that are not a single character.
 _WORD, _SEPARATOR, _ANY = "word", "separator", "any"
-# What things take, as measured: bytes of a set of states beside its members, of a move, of a combination of sets; steps
-# of a move and of a walk.
+# Measured costs: bytes of a set of states apart from its members, of a move, of a combination of sets; steps of a move
+# and of a walk.
 _SUBSET_BYTES: Final = 250
 _MOVE_BYTES: Final = 100
 _REACHED_BYTES: Final = 400
 _MOVE_STEPS: Final = 10
 _WALK_STEPS: Final = 300
-# A character that stands for "one that is in no rule".
+# Candidates for a character that represents "one that is in no rule".
 _FRESH: Final = "xyzuvwabcdefghijklmnopqrst0123456789_-\ue000\ue001\ue002\ue003"
 
 
 class Automaton:
-    """A nondeterministic automaton without empty steps. Build it, then do not change it.
+    """A nondeterministic automaton without empty steps. It does not change after construction.
 
-    items  of which it was made, to name it by
+    items  the items from which it was made, for error texts
     """
 
     __slots__ = ("accepting", "effort", "items", "letters", "starts", "steps", "subsets")
 
     def __init__(self, items: tuple[str, ...] = (), effort: Effort | None = None) -> None:
-        """effort  pays for each state and step"""
+        """Begins an empty automaton.
+
+        effort  pays for each state and step
+        """
         self.steps: list[list[tuple[str, int]]] = []
         self.starts: set[int] = set()
         self.accepting: set[int] = set()
@@ -51,7 +54,7 @@ class Automaton:
 
     @property
     def size(self) -> int:
-        """States and steps."""
+        """Returns the number of states and steps."""
         return len(self.steps) + sum(map(len, self.steps))
 
     def state(self) -> int:
@@ -66,7 +69,7 @@ class Automaton:
             self.letters.add(label)
 
     def chain(self, origin: int, text: str) -> int:
-        """A new way from `origin` along the characters of `text`; its end."""
+        """Adds a path from `origin` along the characters of `text`. Returns its last state."""
         for letter in text:
             following = self.state()
             self.step(origin, letter, following)
@@ -84,7 +87,7 @@ class Automaton:
         return states
 
     def behind(self, head: str) -> "Automaton":
-        """An automaton of the texts that follow `head` in the words this one accepts."""
+        """Returns an automaton of the texts that follow `head` in the words that this one accepts."""
         made = Automaton(self.items)
         made.steps, made.accepting, made.letters = self.steps, self.accepting, self.letters
         made.starts = set(self.walked(frozenset(self.starts), head))
@@ -92,7 +95,7 @@ class Automaton:
 
 
 class _Subsets:
-    """The sets of states that words lead to, numbered, with the moves between them. Made as far as they are needed."""
+    """The sets of states that words lead to, numbered, with the moves between them. They are computed when needed."""
 
     __slots__ = ("automaton", "begin", "held_bytes", "is_accepting", "kept_bytes", "moves", "numbers", "sets")
 
@@ -121,7 +124,7 @@ class _Subsets:
         effort.hold(size_bytes)
 
     def moves_of(self, number: int, effort: Effort) -> dict[str, int]:
-        """letter -> number; under _WORD and _SEPARATOR for the letters that are not among them."""
+        """Returns letter -> number. The keys _WORD and _SEPARATOR are for all letters without an entry."""
         found = self.moves[number]
         if found is not None:
             return found
@@ -144,11 +147,11 @@ class _Subsets:
 
 
 def address_automaton(key: str, items: tuple[str, ...], user: str, effort: Effort | None = None) -> Automaton:
-    """The addresses the list allows to `user`. Raises TooComplexError.
+    """Returns an automaton of the addresses that the list allows to `user`. Raises TooComplexError.
 
     key     "sources", "targets" or any key that ends in "Pattern"
     items   as compiled: the deprecated user token replaced
-    effort  keeps it for the next time
+    effort  keeps the automaton for the next call
     """
     effort = effort or Effort()
     name = ("address", key, items, user)
@@ -168,9 +171,9 @@ def address_automaton(key: str, items: tuple[str, ...], user: str, effort: Effor
 
 @lru_cache(maxsize=1)
 def unclear_automaton() -> Automaton:
-    """The texts that do not stand for themselves: aliases of another text, and what is no address.
+    """Returns an automaton of the texts that mean another text, or that are not an address.
 
-    All others are the plain texts of `addressing.address`, of which each address has at least one.
+    All other texts are the plain texts of `addressing.address`, of which each address has at least one.
     """
     automaton = Automaton()
     start, inside, end, ever = (automaton.state() for _ in range(4))
@@ -194,7 +197,7 @@ def unclear_automaton() -> Automaton:
 
 @lru_cache(maxsize=4)
 def management_automaton() -> Automaton:
-    """The plain texts by which the management agent of some router is reached."""
+    """Returns an automaton of the plain texts that reach the management agent of any router."""
     automaton = Automaton()
     automaton.starts.add(start := automaton.state())
     for text in MANAGEMENT_TEXTS:
@@ -213,7 +216,7 @@ def _add_management_of_others(automaton: Automaton, start: int) -> None:
 
 
 def _add_part(automaton: Automaton, origin: int) -> int:
-    """One or more characters other than `/`."""
+    """Adds one or more characters other than `/`. Returns the state after them."""
     state = automaton.state()
     for label in (_WORD, "."):
         automaton.step(origin, label, state)
@@ -222,11 +225,13 @@ def _add_part(automaton: Automaton, origin: int) -> int:
 
 
 def denial_automaton(denied: tuple[str, ...], router_id: str, effort: Effort | None = None) -> Automaton:
-    """The plain texts that are denied: by themselves, or by another name of what they reach. Raises TooComplexError.
+    """Returns an automaton of the denied plain texts, including other names of denied addresses.
 
-    denied     as lists.denied_items gives them
+    Raises TooComplexError.
+
+    denied     as lists.denied_items returns them
     router_id  as for addressing.address.resolve
-    effort     keeps it for the next time
+    effort     keeps the automaton for the next call
     """
     effort = effort or Effort()
     name = ("denial", denied, router_id)
@@ -243,7 +248,7 @@ def _denial_automaton(denied: tuple[str, ...], router_id: str, effort: Effort) -
     automaton = Automaton(denied, effort)
     for item in denied:
         _add_literal(automaton, item, "")
-    # Texts that differ only in how they begin, and reach the same.
+    # Beginnings of texts that reach the same address.
     alike: list[tuple[str, ...]] = [("_topo/0/", "_topo/all/")]
     if router_id:
         alike.append(("_local/", f"_topo/0/{router_id}/", f"_topo/all/{router_id}/", f"_edge/{router_id}/"))
@@ -306,7 +311,7 @@ def _add_pattern(automaton: Automaton, item: str, user: str) -> None:
     elif not head:
         if (tokens := tokens_after(rest)) is not None:
             end = automaton.chain(start, user)
-            # Behind the name comes a separator, or nothing.
+            # After the name comes a separator or the end.
             boundaries = _add_words(automaton, None, tokens, is_leading=False)
             for boundary in boundaries[:1]:
                 automaton.step(end, _SEPARATOR, boundary)
@@ -319,18 +324,18 @@ def _add_pattern(automaton: Automaton, item: str, user: str) -> None:
 def _add_words(
     automaton: Automaton, start: int | None, tokens: Sequence[str], *, is_leading: bool, behind: str = ""
 ) -> list[int]:
-    """The ways of a word pattern.
+    """Adds the states and steps of a word pattern.
 
-    start       the state at the beginning of the address; None where the first boundary is reached otherwise
-    is_leading  are separators skipped at the beginning?
-    behind      what must follow, directly after a separator or at the beginning; "" when the address ends there
-    Returns     the boundary states: before the word of that index, just behind a separator
+    start       the state at the beginning of the address; None if the first boundary is reached in another way
+    is_leading  whether separators at the beginning are skipped
+    behind      text that must follow directly after a separator or at the beginning; "" if the address ends there
+    Returns     the boundary states: before the word of that index, directly after a separator
     """
     count = len(tokens)
-    # A boundary has a step for each `#` behind it: counted before they are made.
+    # A boundary has a step for each `#` after it: counted before they are made.
     automaton.effort.build(sum(_run_lengths(tokens)))
     boundaries = [automaton.state() for _ in range(count + 1)]
-    # A boundary reaches those behind every `#` that follows: it may stand for no word.
+    # A boundary reaches the boundaries after every following `#`, which may match no word.
     reach = [_reachable(tokens, index) for index in range(count + 1)]
     ends = {index for index in range(count + 1) if count in reach[index]}
     if behind:
@@ -388,7 +393,7 @@ def _add_words(
 
 
 def _run_lengths(tokens: Sequence[str]) -> Iterable[int]:
-    """For each index, how many `#` follow there in a row."""
+    """Yields for each index the number of consecutive `#` that begin there."""
     run = 0
     for token in reversed(tokens):
         run = run + 1 if token == ANY_NUMBER else 0
@@ -406,10 +411,11 @@ def _reachable(tokens: Sequence[str], index: int) -> list[int]:
 def find_word(
     automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]], bool], effort: Effort | None = None
 ) -> str | None:
-    """The shortest non-empty word for which `wanted` holds, None when there is none. Raises TooComplexError.
+    """Returns the shortest non-empty word for which `wanted` holds, None if there is none. Raises TooComplexError.
 
-    wanted  gets, for each automaton, whether it accepts the word; it never holds for a word the first does not accept
-    effort  pays for it
+    wanted  gets, for each automaton, whether it accepts the word; it never holds for a word that the first does not
+            accept
+    effort  pays for the search
     """
     effort = effort or Effort()
     largest = max(automata, key=lambda each: len(each.steps))
@@ -439,7 +445,7 @@ def _find_word(automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]
     letters = set().union(*(automaton.letters for automaton in automata))
     fresh = next(letter for letter in _fresh_letters() if letter not in letters)
     begin = tuple(table.begin for table in tables)
-    # How each combination of sets was reached first: from which other, by which letter.
+    # How each combination of sets was first reached: from which combination, by which letter.
     reached: dict[tuple[int, ...], tuple[tuple[int, ...], str]] = {begin: ((), "")}
     queue = deque([begin])
     nothing = b""

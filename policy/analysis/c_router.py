@@ -29,20 +29,20 @@ _GROUP_KEYS: Final = frozenset(
     )
 )
 
-# Attributes of other sections with which 1.20 does not start, as far as they concern rights.
+# Attributes of other sections that concern rights and with which 1.20 does not start.
 SECTION_EXTENSIONS: Final = {"router": ("managementDirs",), "connector": ("allowManagement",)}
 
 
 @cache
 def policy_extensions() -> frozenset[str]:
-    """Attributes of the `policy` section with which 1.20 does not start."""
+    """Returns the attributes of the `policy` section with which 1.20 does not start."""
     attributes = schemas.load("management")["entityTypes"]["policy"]["attributes"]
     return frozenset(key for key, attribute in attributes.items() if attribute.get("create")) - _POLICY_KEYS
 
 
 @cache
 def vhost_extensions() -> frozenset[str]:
-    """Attributes of a vhost that 1.20 does not know, but for old names of those it does."""
+    """Returns the vhost attributes that 1.20 does not know, except old names of attributes that it knows."""
     properties = schemas.load("policy")["$defs"]["vhost"]["properties"]
     return frozenset(key for key in properties.keys() - _VHOST_KEYS if not properties[key].get("deprecated"))
 

@@ -1,4 +1,4 @@
-"""The findings of `analysis`: sets of requests that only one of two rulesets permits, each with one of them. Pure."""
+"""The findings of `difference`: sets of requests that only one of two rulesets permits, each with an example. Pure."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -15,11 +15,11 @@ Direction = Literal["send", "receive"]
 class Witness:
     """One request that the two rulesets decide differently.
 
-    vhost    the name the client asks for
+    vhost    the name that the client asks for
     user     None: a peer without a name
     groups   the user's groups, as the authenticator gives them
-    address  None where the connection itself, a switch or a limit differs
-    right    one of management, as a grant of it is written
+    address  None if the connection itself, a switch or a limit differs
+    right    a management right, as a grant of it is written
     at       the instant, in RFC 3339 and UTC; None: any
     """
 
@@ -37,16 +37,16 @@ class Witness:
 class Change:
     """A set of requests that only one of two rulesets permits.
 
-    is_widening  the new one permits them
-    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"; "management",
-                 whose `rights` are those that are gained or lost, as grants of them are written
-    vhost        the vhost that governs: the new one's name, or the old one's where there is no new one
+    is_widening  the new ruleset permits them
+    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"; or "management",
+                 whose `rights` are those gained or lost, as grants of them are written
+    vhost        the vhost that governs: its name in the new ruleset, or in the old one if the new has none
     users        names, and OTHERS or NAMELESS
     hosts        as `remoteHosts` items
-    addresses    items, of which `exceptions` are not meant; empty unless subject is send or receive
-    times        when, such as "until 2026-12-31T17:00:00Z"; empty: at all times, or at the one that was asked about
+    addresses    items without their `exceptions`; empty unless subject is send or receive
+    times        such as "until 2026-12-31T17:00:00Z"; empty: at all times, or at the requested instant
     before/after the two values of an attribute
-    rules        where both are written: old, new
+    rules        the places of both rules: old, new
     """
 
     is_widening: bool
@@ -65,4 +65,4 @@ class Change:
 
 
 class UnconfirmedError(Exception):
-    """A difference was found that the decisions do not show: a mistake in this module, never to be kept quiet."""
+    """The decisions do not confirm a difference: a bug in the analysis, which must never be hidden."""

@@ -1,4 +1,4 @@
-"""Every difference is shown to the decisions the router makes, which must make it. Pure."""
+"""Confirms every difference by the decisions that the router makes. Pure."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from policy.ruleset import Ruleset
 
 
 def confirms(old: Ruleset, new: Ruleset, change: Change, *, router_id: str = "") -> bool:
-    """Do the decisions the router makes differ at the witness, in the direction the change says?
+    """Returns whether the router's decisions at the witness differ in the direction that the change states.
 
     router_id  as for addressing.address.resolve
     """
@@ -24,7 +24,10 @@ def confirms(old: Ruleset, new: Ruleset, change: Change, *, router_id: str = "")
 
 
 def _value(ruleset: Ruleset, change: Change, router_id: str) -> float:
-    """How much a ruleset permits at the witness: 0 or 1, or a number where there is no decision to ask."""
+    """Returns how much a ruleset permits at the witness.
+
+    That is 0 or 1, or a number for an attribute that no decision covers.
+    """
     witness = change.witness
     is_connector = change.subject.startswith("connector ")
     subject = change.subject.removeprefix("connector ")

@@ -1,7 +1,7 @@
-"""Vhosts in another form: one that qdrouterd 1.20 reads with the same meaning, or one with our extensions.
+"""Converts vhosts to another form: one that qdrouterd 1.20 reads with the same meaning, or one with our extensions.
 
-Only attribute maps are read. `changed_meaning` checks that the outcome means the same: by the digest, and where that
-differs by `analysis`.
+Reads only attribute maps. `changed_meaning` checks that the result means the same: by the digest, and if that differs,
+by the exact comparison of `difference`.
 Pure. Source: docs/spec/policy-and-auth.md Part A, its REC notes; docs/qdpolicy.md, convert.
 """
 
@@ -34,7 +34,7 @@ from policy.rights import MANAGEMENT_KEY, UNSET, read_rights, shown_difference
 from policy.ruleset import Ruleset
 from policy.vhosts import DEFAULT_GROUP, DEPRECATED_ATTRIBUTES, LIMIT_KEYS
 
-# The least frame size of AMQP, whatever is configured.
+# AMQP's minimum frame size, whatever is configured.
 MIN_FRAME_BYTES: Final = 512
 _ALLOWED: Final = {"denySources": ("sources", "sourcePattern"), "denyTargets": ("targets", "targetPattern")}
 _OPENED: Final = {
@@ -45,7 +45,10 @@ _OPENED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Something that cannot be said in the other form. path  inside the vhost's attributes"""
+    """A setting that the other form cannot express.
+
+    path  inside the vhost's attributes
+    """
 
     path: Path
     text: str
@@ -53,14 +56,17 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """obstacles  without any the attributes are complete"""
+    """The converted vhost.
+
+    obstacles  the attributes are complete only if there are none
+    """
 
     attributes: Mapping[str, object]
     obstacles: tuple[Obstacle, ...] = ()
 
 
 def plain(attributes: Mapping[str, object]) -> dict[str, object]:
-    """The attributes with numbers and switches as JSON has them, and without what is null."""
+    """Returns the attributes with numbers and switches as JSON writes them, and without null values."""
     written = {key: value for key, value in attributes.items() if value is not None}
     for key in written:
         if DEPRECATED_ATTRIBUTES.get(key, key) in LIMIT_KEYS:
@@ -72,7 +78,7 @@ def plain(attributes: Mapping[str, object]) -> dict[str, object]:
 
 
 def extended(attributes: Mapping[str, object]) -> Converted:
-    """As people write them for this router: names of today, networks in place of ranges."""
+    """Returns the attributes as written for this router: current names, and networks in place of ranges."""
     written = _renamed(plain(attributes))
     for settings in _groups(written).values():
         _rewrite(settings, "remoteHosts", _as_network)
@@ -80,9 +86,9 @@ def extended(attributes: Mapping[str, object]) -> Converted:
 
 
 def compatible(attributes: Mapping[str, object], *, narrows: bool = False) -> Converted:
-    """As 1.20 understands them, to mean what they mean here.
+    """Returns the attributes so that 1.20 gives them the same meaning as this router.
 
-    narrows  drop an inexpressible rule where that may only take something away
+    narrows  drop a rule that 1.20 cannot express, if that can only remove permissions
     """
     conversion = _Compatible(_renamed(plain(attributes)), narrows=narrows)
     conversion.convert()
@@ -109,7 +115,7 @@ class _Compatible:
         for name, settings in groups.items():
             self._convert_group(name, settings)
             if name in without and not self._is_open(name, settings):
-                # Nobody is in it here; in 1.20 peers without a name are.
+                # Here no user is in such a group; in 1.20 peers without a name are.
                 settings.pop("remoteHosts", None)
 
     def _is_open(self, name: str, settings: Mapping[str, object]) -> bool:
@@ -120,7 +126,7 @@ class _Compatible:
     def _convert_group(self, name: str, settings: dict[str, object]) -> None:
         path = ("groups", name)
         if "users" in settings:
-            # A blank name is nobody here, and in 1.20 a peer without a name.
+            # Here a blank name matches no user; in 1.20 it matches a peer without a name.
             _put_items(settings, "users", read_names(settings["users"]))
         for key in ADDRESS_KEYS:
             if key in settings:
@@ -140,7 +146,7 @@ class _Compatible:
                 self._refuse((*path, key), text)
         frame, window = (settings.get(key) for key in ("maxFrameSize", "maxSessionWindow"))
         if isinstance(frame, int) and isinstance(window, int) and frame and 0 < window < max(frame, MIN_FRAME_BYTES):
-            # 1.20 closes the connection where not one frame fits into the window. Here it is one frame.
+            # 1.20 closes the connection if the window is smaller than one frame. Here it then has one frame.
             settings["maxSessionWindow"] = max(frame, MIN_FRAME_BYTES)
         for key in DENY_KEYS:
             if key in settings:
@@ -184,12 +190,12 @@ class _Compatible:
 
 
 def changed_meaning(old: Ruleset, new: Ruleset) -> tuple[Change, ...]:
-    """The decisions in which `new`, the outcome, differs from `old`. Raises TooComplexError."""
+    """Returns the decisions in which `new`, the result, differs from `old`. Raises TooComplexError."""
     return () if old.digest == new.digest else diff_rulesets(old, new)
 
 
 def changed_frames(old: Ruleset, new: Ruleset) -> tuple[str, ...]:
-    """The groups with another frame size or session window, which permits nothing and is no Change."""
+    """Returns the groups with another frame size or session window. These permit nothing, so they are not a Change."""
     after = {(vhost.name, group.name): group for vhost in new.vhosts.values() for group in vhost.groups.values()}
     return tuple(
         f"vhost '{vhost.name}' group '{group.name}'"
@@ -200,7 +206,7 @@ def changed_frames(old: Ruleset, new: Ruleset) -> tuple[str, ...]:
 
 
 def _frames(group: Group) -> tuple[int, int]:
-    """Frame size, and the window: in frames where their size is known."""
+    """Returns the frame size and the window. The window is in frames if the frame size is known."""
     if not group.max_frame_size or not group.max_session_window:
         return group.max_frame_size, group.max_session_window
     size = max(group.max_frame_size, MIN_FRAME_BYTES)
@@ -208,7 +214,10 @@ def _frames(group: Group) -> tuple[int, int]:
 
 
 def opaque_addresses(name: str) -> tuple[str, ...]:
-    """An address for a host name nobody looks up: the same for the same name, and for no other."""
+    """Returns an address for a host name, without a lookup.
+
+    Equal names get equal addresses, and different names different ones.
+    """
     return (str(IPv6Address(0xFD << 120 | int.from_bytes(sha256(name.encode()).digest()[:15], "big"))),)
 
 
@@ -228,7 +237,7 @@ def _number(value: object) -> object:
 
 
 def _renamed(vhost: Mapping[str, object]) -> dict[str, object]:
-    """With the names of today, the order kept."""
+    """Returns the vhost with current attribute names, in the same order."""
     names = dict(DEPRECATED_ATTRIBUTES)
     if "hostname" not in vhost and "id" not in vhost:
         names["name"] = "hostname"
@@ -245,7 +254,7 @@ def _groups(vhost: Mapping[str, object]) -> dict[str, dict[str, object]]:
 
 
 def _rewrite(settings: dict[str, object], key: str, change: Callable[[str], str]) -> None:
-    """Put `change` of every item in its place; what does not change stays as it is written."""
+    """Replaces every item by its `change`. Items that do not change stay as written."""
     if key not in settings:
         return
     written = split_items(settings[key])
@@ -256,7 +265,7 @@ def _rewrite(settings: dict[str, object], key: str, change: Callable[[str], str]
 
 def _put_items(settings: dict[str, object], key: str, items: tuple[str, ...]) -> None:
     value = settings[key]
-    # How 1.20 takes a tab beside an item is not known.
+    # It is unknown how 1.20 treats a tab next to an item.
     has_tab = isinstance(value, str) and any(item.strip(" ") != item.strip(BLANKS) for item in value.split(","))
     if has_tab or list(items) != split_items(value):
         settings[key] = ", ".join(items) if isinstance(value, str) or not items else list(items)
@@ -267,7 +276,7 @@ def _with_current_token(item: str) -> str:
 
 
 def _as_range(item: str) -> str:
-    """A network as the range it is; addresses of IPv4 that are written as ones of IPv6 as what they are."""
+    """Returns a network as the equivalent range. Addresses of IPv4 in IPv6 form become IPv4 addresses."""
     try:
         if "/" in item:
             network = ip_network(item)
@@ -281,7 +290,7 @@ def _as_range(item: str) -> str:
 
 
 def _as_network(item: str) -> str:
-    """A range that is exactly one network as that network."""
+    """Returns a range as a network if it is exactly one network, else unchanged."""
     try:
         low, high = (ip_address(end.strip()) for end in item.split("-"))
         networks = list(summarize_address_range(low, high))

@@ -1,7 +1,7 @@
-"""An address list and a list of denials as one list, where there is such a list.
+"""Merges an address list and a list of denials into one list, if such a list exists.
 
-`orders.*` without `orders.secret` is none. But an item that is denied altogether can be left out, and an item that no
-denial touches needs none: that is decided exactly, for every user.
+For `orders.*` without `orders.secret` none exists. But an item that is entirely denied can be dropped, and an item that
+no denial concerns can stay. That is decided exactly, for every user.
 Pure. Source: docs/policy.md, Extensions.
 """
 
@@ -16,10 +16,12 @@ from policy.analysis.request_classes import names_in_denied, user_shapes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """kept     the items that say the same without the denials
-    denied   items that are denied altogether
-    partial  items of which a part is denied, each with an address of it that is not
-    renamed  kept items that reach an address by another name, for which the denials hold as well
+    """The result of a merge.
+
+    kept     the items that mean the same without the denials
+    denied   items that are entirely denied
+    partial  items that are denied in part, each with an address that is not denied
+    renamed  kept items that reach an address by another name, to which the denials apply as well
     """
 
     kept: tuple[str, ...]
@@ -29,10 +31,10 @@ class Resolved:
 
 
 def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort | None = None) -> Resolved:
-    """Raises TooComplexError.
+    """Merges a list and its denials. Raises TooComplexError.
 
     key     of the items: "sources", "targetPattern" ...
-    denied  as addresses.denied_items gives them
+    denied  as lists.denied_items returns them
     """
     effort = effort or Effort()
     kept: list[str] = []
@@ -55,7 +57,7 @@ def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str], effor
 def idle_denials(
     key: str, items: Sequence[str], denied: Sequence[str], effort: Effort | None = None
 ) -> tuple[str, ...]:
-    """The denials, as written, of addresses that no item allows anybody. Raises TooComplexError."""
+    """Returns the denials, as written, of addresses that no item allows to any user. Raises TooComplexError."""
     if any(_has_names(item) for item in items):
         return ()
     effort = effort or Effort()
@@ -63,7 +65,7 @@ def idle_denials(
 
 
 def _word(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort, *, is_denied: bool) -> str | None:
-    """An address that the items allow some user, and that is denied or not; None: there is none."""
+    """Returns an address that the items allow to some user and that is denied, or not denied. None if there is none."""
     users = [""]
     if any(map(has_user_token, items)):
         users += [*sorted(names_in_denied(items, denied, effort)), *user_shapes([(key, tuple(items))])]
@@ -85,5 +87,5 @@ def _word(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort,
 
 
 def _has_names(item: str) -> bool:
-    """May the router understand an address of this item, as it stands there, as another one (routing.md §3.1)?"""
+    """Returns whether the router may understand an address of this item as another one (routing.md §3.1)."""
     return ":/" in item or item.startswith("/") or item.endswith(("/", "."))

@@ -1,11 +1,11 @@
 """The exact difference between two rulesets, as sets of permitted requests.
 
-Sets are compared, never samples: hosts as ranges, addresses as automata, vhost names and users as the classes the rules
-can tell apart, time as the stretches in which no group becomes valid or ceases to be. Every difference has a witness,
-which the same decisions the router makes must confirm.
-Addresses are compared by their plain texts, so that the reachable addresses are compared exactly; of their other
-spellings (`amqp:/a`, `a/`) those that stand in a list. Others, which only a wildcard lets pass, reach nothing that is
-not allowed by its plain text as well. maxFrameSize and maxSessionWindow permit nothing by themselves and are left out.
+Sets are compared, never samples: hosts as ranges, addresses as automata, time as the intervals in which no group starts
+or stops being valid. Vhost names and users are compared as classes that the rules can distinguish. Every difference has
+a witness, which the router's own decisions must confirm.
+Addresses are compared by their plain texts, so that the reachable addresses are compared exactly. Other spellings
+(`amqp:/a`, `a/`) are compared only if they are in a list. Spellings that only a wildcard allows reach nothing that is
+not allowed by its plain text too. maxFrameSize and maxSessionWindow permit nothing by themselves and are left out.
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
 """
 
@@ -45,12 +45,12 @@ from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 from policy.windows import Window, joined, shown_instant, stretches_of
 
-# What a user, and an item of a list, takes, as measured; see effort.py.
+# The measured cost of a user, and of an item of a list; see effort.py.
 _USER_STEPS: Final = 1500
 _ITEM_STEPS: Final = 1000
 
 VhostPair = tuple[str, Vhost | None, Vhost | None]
-_Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
+_Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, an example
 
 
 def diff_rulesets(
@@ -61,11 +61,12 @@ def diff_rulesets(
     router_id: str = "",
     watch: Callable[[Iterable[VhostPair]], Iterable[VhostPair]] = iter,
 ) -> tuple[Change, ...]:
-    """The requests the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
+    """Returns the requests that the rulesets decide differently, in a stable order.
 
-    at         look at this instant only, seconds since 1970 UTC; None: at all of time
+    at         compare only at this instant, seconds since 1970 UTC; None: at all times
     router_id  as for addressing.address.resolve
     watch      passes the pairs of vhosts on, one by one
+    Errors     TooComplexError, UnconfirmedError
     """
     changes: list[Change] = []
     effort = Effort()
@@ -93,7 +94,7 @@ def diff_rulesets(
 
 
 def _size_of(vhost: Vhost | None) -> int:
-    """The steps that comparing a vhost takes which has as many users and items, and no patterns written to be hard."""
+    """Returns the steps for comparing an ordinary vhost of this size, without patterns written to be hard."""
     if vhost is None:
         return 0
     items = sum(len(group.sources.items) + len(group.targets.items) for group in vhost.groups.values())
@@ -113,7 +114,7 @@ def _is_same(old: Ruleset, new: Ruleset, before: Vhost | None, after: Vhost | No
 def _over_time(
     windows: Iterable[Window], at: float | None, compare: Callable[[float | None], Iterable[Change]]
 ) -> Iterator[Change]:
-    """The findings of `compare` at the instants that can differ, each once with all the times it holds at."""
+    """Yields the findings of `compare` at all instants that can differ. Each finding comes once, with all its times."""
     stretches = stretches_of(windows) if at is None else (Window(begin_s=at),)
     found: dict[object, tuple[Change, list[Window]]] = {}
     for stretch in stretches:
@@ -136,7 +137,7 @@ def _confirmed(
     label: str,
     at: float | None,
 ) -> Iterator[Change]:
-    """The changes of a user at an instant, his name a readable one, each confirmed by the decisions."""
+    """Yields the changes of a user at an instant, with a readable user name, each confirmed by the decisions."""
     before, after = (grant_of(ruleset, requested, user, groups, at=at) for ruleset in (old, new))
     vhost = after.vhost or before.vhost or requested
     shown_at = shown_instant(at) if at is not None else None
@@ -182,7 +183,7 @@ def _grant_changes(before: Grant, after: Grant, user: str, router_id: str, effor
             )
     for key in NUMBERS:
         if key == REPLY_WINDOW_KEY and not (before.switches[REPLIES_KEY] and after.switches[REPLIES_KEY]):
-            continue  # the switch says it
+            continue  # the switch reports it
         one, other = before.numbers.get(key), after.numbers.get(key)
         if one != other:
             is_widening = other is None or (one is not None and other > one)
@@ -210,7 +211,7 @@ def _address_changes(
     one, other = before.addresses(direction), after.addresses(direction)
     if one.is_same(other):
         return
-    # What stands in both lists gives no change, where the same is denied: most of two long lists.
+    # Items in both lists give no change if the same addresses are denied. They are the most of two long lists.
     is_denied_alike = one.key == other.key and one.denied == other.denied
     common = frozenset(one.items).intersection(other.items) if is_denied_alike else frozenset()
     for is_widening, less, more in ((True, one, other), (False, other, one)):
@@ -230,9 +231,10 @@ def _address_changes(
 def _only_in(
     item: str, more: AddressList, less: AddressList, user: str, router_id: str, effort: Effort
 ) -> tuple[_Found, ...]:
-    """The addresses `item` of `more` allows and `less` does not: sets as (item, exceptions), each with a member.
+    """Returns the addresses that `item` of `more` allows and `less` does not.
 
-    Addresses by their plain texts, all of them; other texts where the item itself is one, such as `amqp:/orders.*`.
+    Each set is (addresses, exceptions, an example). Covers all addresses by their plain texts, and other texts if the
+    item itself is one, such as `amqp:/orders.*`.
     """
     found = []
     own, unclear = address_automaton(more.key, (item,), user, effort), unclear_automaton()
@@ -257,7 +259,7 @@ def _only_in(
 def _alias_only_in(
     item: str, more: AddressList, less: AddressList, user: str, router_id: str, effort: Effort
 ) -> str | None:
-    """A text that an item such as `amqp:/orders.*` allows as it stands, and `less` does not."""
+    """Returns a text that an item such as `amqp:/orders.*` literally allows, and `less` does not."""
     reached = reached_item(more.key, item)
     if reached == item or not reached:
         return None
@@ -266,11 +268,11 @@ def _alias_only_in(
         address = resolve_named(text, router_id=router_id)
         is_in = [isinstance(address, Address) and _is_allowed(each, address, user) for each in (more, less)]
         return text if is_in == [True, False] else None
-    # One host stands for all where the item leaves it open.
+    # If the item leaves the host open, one host represents all.
     head = with_user(item[: len(item) - len(reached)], user).replace("*", FRESH_USER).replace("#", FRESH_USER)
     _, is_host_named, host = head.partition("://")
     if is_host_named and "/" not in host:
-        # A prefix that ends inside the host, as `amqp://*` does: the address begins behind the host's end.
+        # A prefix that ends inside the host, such as `amqp://*`: the address begins after the host.
         head = f"{head}{FRESH_USER}/"
     behind = partial(_behind, head, effort)
     pairs = [
@@ -300,7 +302,7 @@ def _alias_only_in(
 
 
 def _behind(head: str, effort: Effort, key: str, items: tuple[str, ...], user: str) -> Automaton:
-    """An automaton of the texts that follow `head` in a list."""
+    """Returns an automaton of the texts that follow `head` in a list."""
     return address_automaton(key, items, user, effort).behind(head)
 
 
@@ -346,7 +348,7 @@ def _total_change(old: Ruleset, new: Ruleset) -> Change:
 
 
 def _merged(changes: Iterable[Change]) -> Iterator[Change]:
-    """Changes that differ only in the user are one."""
+    """Merges changes that differ only in the user."""
     found: dict[object, Change] = {}
     for change in changes:
         key = replace(change, users=(), witness=Witness(vhost="", user=None, host=""))
@@ -357,13 +359,13 @@ def _merged(changes: Iterable[Change]) -> Iterator[Change]:
     yield from found.values()
 
 
-# Connections the router makes
+# Connections that the router makes
 
 
 def _connector_changes(
     old: Ruleset, new: Ruleset, router_id: str, effort: Effort, requested: str, at: float | None
 ) -> Iterator[Change]:
-    """The changes for peers of connectors with the policyVhost `requested`."""
+    """Yields the changes for peers of connectors with the policyVhost `requested`."""
     groups = [
         group
         for ruleset in (old, new)

@@ -1,8 +1,8 @@
-"""What comparing address lists may take: steps of work and bytes of memory, counted as they are spent.
+"""The limits for comparing address lists: steps of work and bytes of memory, counted as they are used.
 
-Whether two lists of patterns mean the same is a question whose answer may take exponential work: 104 patterns of the
-form `#/x/*/*` keep 2^104 sets of states apart. So the work is counted where it is done, and where there is more than
-there may be the answer is "cannot tell", never a guess. No clock is asked: the same lists always get the same answer.
+To decide whether two lists of patterns mean the same may take exponential work: 104 patterns of the form `#/x/*/*` have
+2^104 different sets of states. So the work is counted, and beyond the limit the answer is "cannot tell", never a guess.
+No clock is used: the same lists always get the same answer.
 Pure. Source: docs/qdpolicy.md, Bounds.
 """
 
@@ -10,29 +10,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-# Stops a list written to be hard from occupying a pipeline: about 4 s. What grows with the number of vhosts and items
-# only is allowed for besides (Effort.allow).
+# Stops a list written to be hard from blocking a pipeline: about 4 s. Work that only grows with the number of vhosts
+# and items is allowed in addition (Effort.allow).
 MAX_STEPS: Final = 18_000_000
-# Of one rule of lint; several compare lists.
+# Of one lint rule; several rules compare lists.
 RULE_STEPS: Final = MAX_STEPS // 6
-# Of one walk through several automata: 48 MiB, beside the automata themselves.
+# Of one walk through several automata: 48 MiB, apart from the automata themselves.
 MAX_HELD_BYTES: Final = 48 << 20
-# States and steps of one automaton, about 250 bytes each; and of those that are kept for the next comparison.
+# States and steps of one automaton, about 250 bytes each; also of all automata kept for later comparisons.
 MAX_BUILT: Final = 220_000
 MAX_KEPT: Final = 60_000
-# Of what walks have found out about automata, kept for the next one.
+# Of the results of walks that are kept for later ones.
 MAX_KEPT_BYTES: Final = 16 << 20
 
-# What making a state or a step takes, as measured.
+# The measured cost of making a state or a step.
 _BUILD_STEPS: Final = 4
 _MAX_NAMED: Final = 3
 _MAX_CHARACTERS: Final = 60
 
 
 class TooComplexError(Exception):
-    """Lists cannot be compared within the bounds.
+    """Lists cannot be compared within the limits.
 
-    lists  those that took most, in words
+    lists  the most expensive lists, in words
     """
 
     def __init__(self, lists: str = "these lists") -> None:
@@ -40,30 +40,30 @@ class TooComplexError(Exception):
         self.lists = lists
 
     def about(self, claim: str) -> str:
-        """The answer to whether `claim` holds."""
+        """Returns the answer to whether `claim` holds."""
         return f"cannot tell whether {claim}: too large to compare: {self.lists}"
 
 
 class Effort:
-    """What is left of a bounded amount of work. Not to be shared by two runs."""
+    """The remainder of a limited amount of work. Two runs must not share it."""
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self._left = steps
         self._held_bytes = 0
         self._built = 0
         self._worst: tuple[int, Sequence[str]] = (0, ())  # steps, items
-        self.known: dict[object, object] = {}  # automata by what they are made of
+        self.known: dict[object, object] = {}  # automata by their inputs
         self._kept = self._kept_bytes = 0
 
     def allow(self, steps: int) -> None:
-        """Add what an input of this size takes anyway."""
+        """Adds the steps that an input of this size needs in any case."""
         self._left += steps
 
     @contextmanager
     def share(self, allowed: int = 0) -> Iterator["Effort"]:
-        """A quarter of what is left, for one of many lists: a hard one leaves something to the others.
+        """Yields a quarter of the remainder, for one of many lists, so that a hard list leaves work for the others.
 
-        allowed  steps that a list of this size takes anyway, besides
+        allowed  additional steps that a list of this size needs in any case
         """
         share = Effort(allowed + self._left // 4)
         given = share._left
@@ -73,23 +73,23 @@ class Effort:
             self._left -= max(given - max(share._left, 0) - allowed, 0)
 
     def spend(self, steps: int) -> None:
-        """Errors: TooComplexError."""
+        """Counts steps. Errors: TooComplexError."""
         self._left -= steps
         if self._left < 0:
             raise TooComplexError
 
     def hold(self, size_bytes: int) -> None:
-        """Memory of the walk under way. Errors: TooComplexError."""
+        """Counts memory of the current walk. Errors: TooComplexError."""
         self._held_bytes += size_bytes
         if self._held_bytes > MAX_HELD_BYTES:
             raise TooComplexError
 
     def release(self) -> None:
-        """Another walk begins."""
+        """Forgets the memory of a walk before another begins."""
         self._held_bytes = 0
 
     def build(self, size: int) -> None:
-        """States and steps of the automaton under construction. Errors: TooComplexError."""
+        """Counts states and steps of the automaton under construction. Errors: TooComplexError."""
         self._built += size
         self._left -= _BUILD_STEPS * size
         if self._built > MAX_BUILT or self._left < 0:
@@ -105,7 +105,7 @@ class Effort:
         self._kept += size
 
     def may_keep_bytes(self, size_bytes: int) -> bool:
-        """True when there is room for them, which is taken then."""
+        """Reserves the bytes and returns True if there is room for them."""
         if self._kept_bytes + size_bytes > MAX_KEPT_BYTES:
             return False
         self._kept_bytes += size_bytes
@@ -113,7 +113,7 @@ class Effort:
 
     @contextmanager
     def naming(self, items: Sequence[str]) -> Iterator[None]:
-        """Errors of the body name the items that took most until then."""
+        """Makes errors of the body name the most expensive items so far."""
         before, self._built = self._left, 0
         try:
             yield

@@ -1,6 +1,6 @@
 """Expected decisions of a policy, written beside it, and the rules that the expectations have used.
 
-Pure. A file is JSON, lines that begin with # are comments:
+Pure. A file is JSON in which lines that begin with # are comments:
 
     {"policy": "policy.json",
      "expect": [
@@ -33,18 +33,17 @@ _SWITCHES = ("tls", "dynamic", "anonymous", "multiTenant")
 _ADDRESSES = ("send", "receive")
 _MANAGE = "manage"
 _LISTS = (*_ADDRESSES, "groups", _MANAGE)
-_REPLY_AGE = "replyAge"  # seconds since a message with the address as its reply-to was received
+_REPLY_AGE = "replyAge"  # seconds since the connection received a message with the address as its reply-to
 _KEYS = (*_TEXTS, *_SWITCHES, *_LISTS, _REPLY_AGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One question and its answer.
+    """One question and its expected answer.
 
-    asked    None: only the connection is asked about. A link that may not be opened for want of a connection is denied,
-             and so is a management request
-    address  of the link, as a client writes it; the link's own is made of it where the router is known
-    is_multi_tenant  does the listener give each vhost its own address space?
+    asked    None: only the connection is asked about. A link or a management request on a refused connection is denied
+    address  of the link, as a client writes it; it is resolved when the router is known
+    is_multi_tenant  whether the listener gives each vhost its own address space
     reason   None: any
     """
 
@@ -66,7 +65,10 @@ class ExpectationFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """rules  those the decisions rested on"""
+    """The decision on an expectation.
+
+    rules  the rules that the decisions rest on
+    """
 
     expectation: Expectation
     decision: Decision
@@ -80,7 +82,7 @@ class Outcome:
 
 
 def read_expectations(text: str, file: str) -> ExpectationFile:
-    """Raises PolicyFileError with all problems."""
+    """Reads a file of expectations. Raises PolicyFileError with all problems."""
     try:
         document = parse(text)
     except NotJson as error:
@@ -207,7 +209,7 @@ def _questions(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | Managemen
 def check_expectations(
     ruleset: Ruleset, expectations: Iterable[Expectation], *, router_id: str = ""
 ) -> tuple[Outcome, ...]:
-    """Ask the policy each question and compare the decision with the expected one.
+    """Decides each question by the policy and compares the decision with the expected one.
 
     router_id  as for addressing.address.resolve
     """
@@ -241,7 +243,7 @@ class Coverage:
 
 
 def coverage_of(ruleset: Ruleset, outcomes: Iterable[Outcome]) -> Coverage:
-    """Divides the rules by whether an outcome rested on them. A group counts as used when a user was in it."""
+    """Divides the rules by whether an outcome rested on them. A group counts as used if a user was in it."""
     touched = set()
     for outcome in outcomes:
         for rule in outcome.rules:

@@ -1,4 +1,4 @@
-"""Why a decision came out as it did: every step to it, each with the place of the rule it rests on.
+"""Explains a decision: every step to it, each with the place of its rule.
 
 Pure. The verdict is that of `policy.decide`; this module only lists the steps, in the order of the specification.
 Source: docs/spec/policy-and-auth.md §2.7, §3.3, §3.7, §3.8.
@@ -20,16 +20,16 @@ from policy.ruleset import Ruleset
 from policy.vhosts import ANY_USER, DEFAULT_GROUP, Vhost
 from policy.windows import shown_instant
 
-# More items than a reader wants. Keeps an explanation of a list of thousands short.
+# More items than a reader needs. Keeps the explanation of a list of thousands short.
 MAX_SHOWN_ITEMS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that was looked at.
+    """One check on the way to a decision.
 
-    is_passed  None where nothing was decided by it
-    rule       where it is written, if anywhere
+    is_passed  None if the step decided nothing
+    rule       the place of its rule, if it has one
     """
 
     about: str
@@ -50,7 +50,10 @@ class Explanation:
 
 
 def explain_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage | None = None) -> Explanation:
-    """usage  open connections without this one; none when left out"""
+    """Explains the decision on a connection.
+
+    usage  open connections except this one; left out: none
+    """
     counts = Usage() if usage is None else usage
     judged = decide_connection(ruleset, facts, counts)
     steps = tuple(_connection_steps(ruleset, facts, counts, judged))
@@ -60,9 +63,11 @@ def explain_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage | 
 
 
 def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
-    """settings  of the connection; None when policy does not govern it
+    """Explains the decision on a link.
 
-    A dynamic address is another's, unless the facts say that it is the connection's own.
+    settings  of the connection; None if policy does not govern it
+
+    A dynamic address belongs to another connection, unless the facts say that it is this connection's own.
     """
     if isinstance(facts.address, Unclear):
         decision = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS, address=facts.address.written)
@@ -80,7 +85,10 @@ def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
 
 
 def explain_management(settings: Settings | None, facts: ManagementFacts) -> Explanation:
-    """May this be done by management, once a request has come to $management? settings  as for `explain_link`"""
+    """Explains whether a management request that has reached $management is permitted.
+
+    settings  as for `explain_link`
+    """
     rights = settings.management if settings is not None else UNRESTRICTED
     rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
     decision = decide_management(rights, facts, rule)
@@ -191,7 +199,7 @@ def _management_step(group: Group) -> Step:
 
 
 def shown_ranges(hosts: HostRanges) -> tuple[str, ...]:
-    """The ranges as `remoteHosts` items."""
+    """Returns the ranges as `remoteHosts` items."""
     if hosts.is_any:
         return ("*",)
     v4 = ((str(IPv4Address(low)), str(IPv4Address(high))) for low, high in hosts.v4)
@@ -298,7 +306,7 @@ def _address_steps(settings: Settings, address: Address, is_send: bool, decision
 
 
 def _address_advice(items: tuple[str, ...], address: str) -> str | None:
-    """A hint at the usual mistakes behind a denied address."""
+    """Returns a hint at a usual mistake that may explain a denied address, else None."""
     for item in items:
         if item.lower() == address.lower():
             return "upper and lower case differ"
@@ -315,7 +323,7 @@ def _shown(items: tuple[str, ...], nothing: str) -> str:
 
 
 def is_numeric_host(text: str) -> bool:
-    """Can `text` be the address of a peer?"""
+    """Returns whether `text` can be the address of a peer."""
     try:
         ip_address(text)
         parse_address(text)

@@ -1,4 +1,4 @@
-"""All that a ruleset permits one user at one vhost, as sets: the form in which two rulesets are compared.
+"""The rights of one user at one vhost, as sets: the form in which two rulesets are compared.
 
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §3.
 """
@@ -36,7 +36,10 @@ NUMBERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressList:
-    """A list as compiled; `denied` are literal items that hold against it."""
+    """A compiled list.
+
+    denied  literal items that are excluded from it
+    """
 
     key: str
     items: tuple[str, ...]
@@ -47,16 +50,18 @@ class AddressList:
         return (self.key, self.items, self.denied) == (other.key, other.items, other.denied)
 
     def items_for(self, user: str) -> tuple[str, ...]:
-        """The items with the user's name put in."""
+        """Returns the items with the user's name inserted."""
         return tuple(with_user(item, user) for item in self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """hosts    from where the user may connect; empty when not at all
-    sources   likewise targets: empty where no such link may be opened
-    numbers   None: no limit. `replyWindow` only where replies are allowed
-    management  whether or not targets reach it
+    """The rights of one user at one vhost.
+
+    hosts     from which the user may connect; empty if it may not
+    sources   like targets: empty if no such link may be opened
+    numbers   None: no limit. `replyWindow` only if replies are allowed
+    management  whether or not targets include it
     """
 
     vhost: str | None
@@ -101,7 +106,7 @@ def grant_of(
     at: float | None,
     is_connector: bool = False,
 ) -> Grant:
-    """The rights of `user` at the vhost `requested`, or those of the peer of a connector with that policyVhost.
+    """Returns the rights of `user` at the vhost `requested`, or of the peer of a connector with that policyVhost.
 
     at  as ConnectionFacts.now
     """
@@ -138,7 +143,7 @@ def grant_of(
     switches = {key: bool(getattr(group, name)) for key, name in SWITCHES.items()}
     switches["allowDynamicSource"] &= group.max_receivers > 0
     switches["allowAnonymousSender"] &= group.max_senders > 0
-    # A connection that receives nothing, or cannot send, cannot reply.
+    # A connection that cannot receive or cannot send cannot reply.
     switches["allowReplies"] &= group.max_senders > 0 and group.max_receivers > 0
     return Grant(
         vhost=vhost.name,

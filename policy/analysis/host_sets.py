@@ -1,6 +1,6 @@
-"""Sets of network addresses: the hosts that one list of remoteHosts admits and another does not.
+"""Sets of network addresses, to find the hosts that one remoteHosts list admits and another does not.
 
-Pure. An IPv6 address that stands for an IPv4 one is that IPv4 address, as in hosts.py.
+Pure. An IPv6 address that is a mapped IPv4 address counts as that IPv4 address, as in hosts.py.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def hosts_of(ranges: HostRanges) -> Hosts:
 
 
 def subtract(hosts: Hosts, others: Hosts) -> Hosts:
-    """The addresses of `hosts` that are not in `others`."""
+    """Returns the addresses of `hosts` that are not in `others`."""
     return tuple(
         (version, low, high)
         for version in (4, 6)
@@ -38,14 +38,14 @@ def intersect(hosts: Hosts, others: Hosts) -> Hosts:
 
 
 def first_host(hosts: Hosts) -> str:
-    """One of them, in numbers; 0.0.0.0 and :: only where there is no other."""
+    """Returns one of the hosts, in numbers; 0.0.0.0 and :: only if there is no other."""
     version, low, high = hosts[0]
     number = low + 1 if low == 0 and high > 0 else low
     return str(IPv4Address(number) if version == 4 else IPv6Address(number))
 
 
 def shown_hosts(hosts: Hosts) -> tuple[str, ...]:
-    """As `remoteHosts` items."""
+    """Returns the hosts as `remoteHosts` items."""
     if hosts == ALL_HOSTS:
         return ("*",)
     shown = []
@@ -60,7 +60,7 @@ def _of(hosts: Hosts, version: int) -> Ranges:
 
 
 def _subtracted(ranges: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Ranges:
-    """Both ascending and disjoint. Cost: proportional to their lengths."""
+    """Subtracts ranges; both lists are ascending and disjoint. The cost is proportional to their lengths."""
     found: list[tuple[int, int]] = []
     at = 0
     for low, high in ranges:

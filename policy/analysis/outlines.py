@@ -1,7 +1,7 @@
-"""Rulesets in which only the vhosts that matter are compiled; of the others names stand there, and no groups.
+"""Rulesets in which only the relevant vhosts are compiled; the other vhosts have a name but no groups.
 
-A question about one vhost among a thousand, or a change of one, needs the rules of that one. The others are checked as
-the router checks them, so that what it refuses is refused here too.
+A question about one of a thousand vhosts, or a change of one, needs only the rules of that vhost. The others are still
+checked as the router checks them, so that everything the router refuses is refused here too.
 Pure. Source: docs/spec/policy-and-auth.md §2.7.
 """
 
@@ -23,7 +23,7 @@ _NAMES = ("hostname", "id", "name", "aliases")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A policy with every vhost checked and none compiled.
+    """A policy in which every vhost is checked and none is compiled.
 
     policy   attributes of the `policy` entity
     vhosts   as they are written
@@ -36,12 +36,12 @@ class Outline:
     ruleset: Ruleset
 
     def around(self, requested: str) -> Ruleset:
-        """As compile_ruleset, for connections that ask for the vhost `requested`."""
+        """Returns the same as compile_ruleset for connections that ask for the vhost `requested`."""
         found = self.ruleset.select_vhost(requested)
         return self.compiled((found.name,) if found is not None else ())
 
     def compiled(self, names: Collection[str]) -> Ruleset:
-        """The ruleset with the vhosts of these names compiled. Its digest is not that of the policy."""
+        """Returns the ruleset with the vhosts of these names compiled. Its digest is not that of the policy."""
         return assemble_ruleset(
             self.policy,
             (
@@ -60,7 +60,7 @@ def outline(
     resolve: Resolve,
     watch: Callable[[Sequence[Written]], Iterable[Written]] = iter,
 ) -> Outline:
-    """Check a policy. Raises PolicyError, as compile_ruleset does.
+    """Checks a policy. Raises PolicyError, as compile_ruleset does.
 
     watch  passes the vhosts on, one by one
     """
@@ -76,9 +76,9 @@ def outline(
 def rulesets_to_compare(
     old: Outline, new: Outline, plainly: Callable[[Mapping[str, object]], Mapping[str, object]] = dict
 ) -> tuple[Ruleset, Ruleset]:
-    """Two rulesets in which every vhost is compiled that may make a difference. Raises TooComplexError.
+    """Returns two rulesets in which every vhost is compiled that may make a difference. Raises TooComplexError.
 
-    Their digests are equal only where those of compile_ruleset are.
+    Their digests are equal only if those of compile_ruleset are.
 
     plainly  attributes that are equal in this form mean the same
     """
@@ -92,7 +92,7 @@ def rulesets_to_compare(
         if (same := written.get(name := hostname_of(attributes))) is not None and plainly(same) == plainly(attributes)
     }
     needed: set[str] = (one.vhosts.keys() | other.vhosts.keys()) - alike
-    # Where a name has changed hands, a vhost that is as it was is compared with another one.
+    # If another vhost now governs a name, an unchanged vhost is compared with a different one.
     for _, before, after in vhost_classes(one, other, Effort()):
         names = {vhost.name for vhost in (before, after) if vhost is not None}
         if before is None or after is None or len(names) > 1:

@@ -1,4 +1,4 @@
-"""The C router's log lines on loading patterns: those it writes in another way, and those that stand twice.
+"""The C router's log lines on loading patterns: patterns that it rewrites, and patterns that occur twice.
 
 Pure. Source: docs/spec/policy-and-auth.md §2.6.
 """
@@ -23,7 +23,7 @@ class Note:
 
 
 def pattern_notes(ruleset: Ruleset, vhosts: Iterable[Vhost]) -> Iterator[Note]:
-    """The notes on these vhosts of the ruleset."""
+    """Yields the notes on these vhosts of the ruleset."""
     for vhost in vhosts:
         if ruleset.uses_name_patterns:
             yield from _rewritten((vhost.name, *vhost.aliases))

@@ -1,4 +1,4 @@
-"""Requests of which rulesets can tell no two apart: classes of vhost names and of users, each with one out of it.
+"""Classes of requests that two rulesets cannot distinguish: vhost names and users, each with an example.
 
 Pure. Source: docs/spec/policy-and-auth.md §2.4-§2.7.
 """
@@ -15,20 +15,20 @@ from policy.analysis.effort import Effort
 from policy.ruleset import Ruleset
 from policy.vhosts import Vhost
 
-# A character no rule has, in place of the name of a user nobody has named.
+# A character that no rule has, in place of the name of a user that no rule names.
 FRESH_USER: Final = "\ue010"
 READABLE_USERS: Final = ("someone", "unnamed", "another")
-# What comparing patterns of vhosts takes, as measured.
+# The measured cost of comparing patterns of vhosts.
 _PLACE_STEPS: Final = 20
 _PLACES_BYTES: Final = 600
 _TEXT_STEPS: Final = 5
 _TEXT_BYTES: Final = 150
-# Names of users that consist of several words are told apart by patterns that count words: up to here all are tried.
+# Patterns that count words distinguish user names of several words: up to this length all forms are tried.
 MAX_USER_SHAPE: Final = 11
 
 
 def vhost_classes(old: Ruleset, new: Ruleset, effort: Effort) -> Iterator[tuple[str, Vhost | None, Vhost | None]]:
-    """Each pair of vhosts that govern some name in both rulesets, with such a name. Raises TooComplexError."""
+    """Yields each pair of vhosts that govern some name in both rulesets, with such a name. Raises TooComplexError."""
     seen: set[tuple[str | None, str | None]] = set()
     for requested in _requested_names(old, new, effort):
         before, after = old.select_vhost(requested), new.select_vhost(requested)
@@ -44,14 +44,14 @@ def _requested_names(old: Ruleset, new: Ruleset, effort: Effort) -> Iterator[str
     trees = tuple(ruleset.tree for ruleset in (old, new) if ruleset.tree is not None)
     if trees:
         for words in _words_of_trees(trees, names, effort):
-            # One of these is no name that is compared as it stands.
+            # At least one of these names is not compared literally.
             yield from (".".join(words), "/".join(words), "." + ".".join(words), "/" + "/".join(words))
     yield ""
     yield next(name for name in ("any-other", *(f"any-other-{n}" for n in range(len(names) + 1))) if name not in names)
 
 
 def _words_of_trees(trees: Sequence[PatternTree], names: Iterable[str], effort: Effort) -> Iterator[tuple[str, ...]]:
-    """For every combination of best matches a name that has it.
+    """Yields for every combination of best matches a name that has it.
 
     names  of the vhosts, for the error
     """
@@ -86,7 +86,7 @@ def _found_words(trees: Sequence[PatternTree], effort: Effort) -> Iterator[tuple
 
 
 def group_combinations(before: Vhost | None, after: Vhost | None) -> Iterator[tuple[str, ...]]:
-    """Groups of the authenticator a user may be in. One decides in each ruleset, so two at a time show everything."""
+    """Yields authenticator groups that a user may have. One group decides in each ruleset, so pairs show every case."""
     names = sorted({name for vhost in (before, after) if vhost is not None for name in vhost.joined_groups})
     yield ()
     yield from ((name,) for name in names)
@@ -96,11 +96,11 @@ def group_combinations(before: Vhost | None, after: Vhost | None) -> Iterator[tu
 def user_classes(
     before: Vhost | None, after: Vhost | None, groups: tuple[str, ...], effort: Effort
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of a user and a name for the set he stands for: the named users, then the kinds of unnamed ones."""
+    """Yields a user and a name for the set that it represents: the named users, then the kinds of unnamed ones."""
     vhosts = [vhost for vhost in (before, after) if vhost is not None]
     named = dict.fromkeys(chain.from_iterable(vhost.user_groups for vhost in vhosts))
     for user in named:
-        # A user named in both rulesets is in the group that names him, whatever his authenticator groups.
+        # A user named in both rulesets is in the group that names it, whatever its authenticator groups.
         if not groups or any(user not in vhost.user_groups for vhost in vhosts):
             yield user, user
     others = [group for vhost in vhosts if (group := vhost.group_of(FRESH_USER, groups)) is not None]
@@ -117,7 +117,7 @@ def user_classes(
 
 
 def denied_names(vhosts: Iterable[Vhost], effort: Effort) -> set[str]:
-    """Names that, put into an item with `${user}`, may give an address somebody has denied."""
+    """Returns names that, inserted into an item with `${user}`, may give an address that is denied."""
     found: set[str] = set()
     for group in (group for vhost in vhosts for group in vhost.groups.values()):
         for rules, denied in ((group.sources, group.denied_sources), (group.targets, group.denied_targets)):
@@ -126,7 +126,7 @@ def denied_names(vhosts: Iterable[Vhost], effort: Effort) -> set[str]:
 
 
 def names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort) -> set[str]:
-    """As denied_names, for one list of addresses and its denials. Raises TooComplexError."""
+    """Returns the same as denied_names for one list of addresses and its denials. Raises TooComplexError."""
     with effort.naming(tuple(denied)):
         return _names_in_denied(items, denied, effort)
 
@@ -143,7 +143,7 @@ def _names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort
         effort.spend(len(heads) + len(text))
         begins = {len(head) for head in heads if text.startswith(head)}
         begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
-        for begin in begins:  # each with every end behind it: as many texts as it has characters, half as long each
+        for begin in begins:  # each with every end after it: N texts of half the length
             length = len(text) - begin
             effort.spend(length * (_TEXT_STEPS + length // 16))
             effort.hold(length * (_TEXT_BYTES + length // 2))
@@ -160,16 +160,16 @@ def _names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort
 
 
 def _unescaped(text: str) -> str:
-    for character, code in reversed(ESCAPES.items()):  # that of the escapes themselves last
+    for character, code in reversed(ESCAPES.items()):  # the escapes' own characters last
         text = text.replace(code, character)
     return text
 
 
 def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
-    """Names that stand for all users no rule names, as far as these lists can tell users apart.
+    """Returns names that represent all users that no rule names, as far as these lists distinguish users.
 
-    A name nobody wrote down behaves like a new character, unless patterns count its words: `${user}` may then be one
-    word or many. Names of up to MAX_USER_SHAPE characters are made of new words and separators in every way.
+    A name that no rule has behaves like a new character, unless patterns count its words: `${user}` may then be one
+    word or many. So all names of up to MAX_USER_SHAPE characters are formed from new words and separators.
     """
     lists = list(lists)
     is_escaped = any(ESCAPED_USER_TOKEN in item for _, items in lists for item in items)

@@ -1,4 +1,4 @@
-"""Finds the items of an address list that add nothing to the others: decided, for every user. Pure."""
+"""Finds the items of an address list that add nothing to the others. The result is exact, for every user. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,18 @@ from policy.analysis.automata import address_automaton, find_word
 from policy.analysis.effort import Effort
 from policy.analysis.request_classes import user_shapes
 
-# What looking at an item takes, as measured; see effort.py.
+# The measured cost of examining an item; see effort.py.
 _ITEM_STEPS: Final = 20
 
 
 def superfluous_items(
     key: str, items: Sequence[str], effort: Effort | None = None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The items that allow nothing the others do not, each with those it has something in common with.
+    """Yields the items that allow nothing beyond the other items, each with the items that overlap it.
 
-    Of several that cover each other one is kept. For every user: exactly for lists that do not count the words of a
-    name, else for names of up to MAX_USER_SHAPE characters. Raises TooComplexError.
+    Of several items that cover each other one is kept. The result is exact if the lists do not count the words of a
+    name.
+    Otherwise it covers names of up to MAX_USER_SHAPE characters. Raises TooComplexError.
     """
     effort = effort or Effort()
     removed: set[str] = set()
@@ -37,9 +38,9 @@ def superfluous_items(
 
 
 def _candidates(key: str, items: Sequence[str], effort: Effort) -> Iterator[str]:
-    """The items that may be superfluous: most are not, as can be seen at a glance."""
+    """Yields the items that may be superfluous. A quick look excludes most items."""
     if not key.endswith("Pattern"):
-        # One text is covered by a prefix, and endlessly many by nothing else.
+        # A single text is covered by a prefix. An infinite set is covered only by a prefix.
         prefixes = Counter(item[:-1] for item in items if item.endswith("*"))
         lengths = sorted({len(prefix) for prefix in prefixes})
         for item in items:
@@ -51,7 +52,7 @@ def _candidates(key: str, items: Sequence[str], effort: Effort) -> Iterator[str]
     words = {item: tuple(split_tokens(item)) for item in items}
     endless = [item for item in items if _is_endless(item)]
     times = Counter(words[item] for item in items)
-    # Two patterns have something in common only where the words before the first wildcard agree, as far as both go.
+    # Two patterns can overlap only if their words before the first wildcard agree, as far as both have words.
     leads = {item: () if has_user_token(item) else _lead(words[item]) for item in endless}
     counts = Counter(leads.values())
     lengths = sorted({len(lead) for lead in counts})
@@ -70,14 +71,14 @@ def _candidates(key: str, items: Sequence[str], effort: Effort) -> Iterator[str]
 
 
 def _lead(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words before the first wildcard."""
+    """Returns the words before the first wildcard."""
     return words[: next((at for at, word in enumerate(words) if word in (ONE, ANY_NUMBER)), len(words))]
 
 
 def covering_items(key: str, item: str, others: Sequence[str], effort: Effort | None = None) -> tuple[str, ...] | None:
-    """The items among `others` that have something in common with `item`, if together they allow all that it allows.
+    """Returns the items among `others` that overlap `item`, if together they allow all that it allows.
 
-    Returns  None when `item` adds something. Raises TooComplexError
+    Returns  None if `item` adds something. Raises TooComplexError
     """
     effort = effort or Effort()
     if key.endswith("Pattern"):
@@ -85,11 +86,11 @@ def covering_items(key: str, item: str, others: Sequence[str], effort: Effort | 
         if _is_endless(item) and not any(_is_endless(other) for other in candidates):
             return None
     else:
-        # An endless item cannot be covered by several that are not; one item has to do it alone.
+        # Finite items cannot cover an infinite one together; one item has to cover it alone.
         candidates = tuple(other for other in others if other.endswith("*") and item.startswith(other[:-1]))
     if not candidates:
         return None
-    # An item that is another spelling, `amqp:/a*`, also allows the plain form of its texts.
+    # An item that is another spelling, such as `amqp:/a*`, also allows the plain form of its texts.
     both = {item, reached_item(key, item)} - {""}
     for user in ("", *user_shapes([(key, (item, *candidates))])):
         all_of_them = address_automaton(key, tuple(others) if len(both) > 1 else candidates, user, effort)
@@ -107,7 +108,7 @@ def _is_endless(pattern: str) -> bool:
 
 
 def _may_meet(item: str, other: str) -> bool:
-    """False only when no address matches both patterns."""
+    """Returns False only if no address matches both patterns."""
     if has_user_token(item) or has_user_token(other):
         return True
     one, another = split_tokens(item), split_tokens(other)

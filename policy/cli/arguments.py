@@ -1,4 +1,4 @@
-"""Values of options; a refusal names the right form."""
+"""Parses the values of options. An error names the right form."""
 
 import argparse
 import re
@@ -8,7 +8,7 @@ from policy.lint.rules import RULES
 
 
 def count(text: str) -> int:
-    """A number from 0 on."""
+    """Returns a number, 0 or more."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
     return int(text)
@@ -21,7 +21,7 @@ def percent(text: str) -> int:
 
 
 def rule_id(text: str) -> str:
-    """The id of a rule of lint, in whatever case it is written."""
+    """Returns the id of a lint rule, written in any case."""
     ids = [rule.ID for rule in RULES]
     if (found := text.upper()) in ids:
         return found
@@ -32,12 +32,12 @@ def rule_id(text: str) -> str:
 
 
 def rule_or_family(text: str) -> tuple[str, ...]:
-    """The ids of a family of rules, or the id of one."""
+    """Returns the ids of a family of rules, or the id of one rule."""
     family = tuple(rule.ID for rule in RULES if text.lower() == rule.FAMILY)
     return family or (rule_id(text),)
 
 
 def add_router_option(parser: argparse.ArgumentParser) -> None:
-    """`--router-id`."""
+    """Adds the option `--router-id`."""
     text = "id of the router the policy is for, which its _topo/ addresses have (default: that of the configuration)"
     parser.add_argument("--router-id", metavar="ID", default="", help=text)

@@ -1,4 +1,4 @@
-"""Verbs that read much and end do without the garbage collector."""
+"""Turns off the garbage collector for verbs that read much data and then end."""
 
 import argparse
 import gc
@@ -9,10 +9,10 @@ _Run = Callable[[argparse.Namespace], int]
 
 
 def without_collector(run: _Run) -> _Run:
-    """`run` of a verb that ends, which does not wait for garbage to be looked for.
+    """Wraps the `run` of a verb so that it runs without garbage collection.
 
-    Thousands of vhosts are millions of values without a cycle among them, which the collector goes through again and
-    again: a quarter of the time.
+    Thousands of vhosts are millions of values without reference cycles. The collector would scan them again and again,
+    for a quarter of the time.
     """
 
     @wraps(run)

@@ -1,4 +1,4 @@
-"""`qdpolicy convert`: policies in another form, and proof that they mean the same."""
+"""`qdpolicy convert` writes policies in another form, and checks that they mean the same."""
 
 import argparse
 import sys
@@ -70,7 +70,10 @@ exit status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vhost:
-    """comments  by the paths inside the attributes"""
+    """One vhost of a file.
+
+    comments  by the paths inside the attributes
+    """
 
     section: Section
     comments: Comments
@@ -79,7 +82,10 @@ class _Vhost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """behind  the comments at its end"""
+    """One file with vhosts.
+
+    behind  the comments at its end
+    """
 
     name: str
     text: str
@@ -134,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None, int]:
-    """The outcome; None and the exit status where there is none."""
+    """Returns the result and the exit status. The result is None if it cannot be made."""
     loaded = Loaded()
     load_files(watch("reading files", files_of(options.path, loaded)), loaded)
     if loaded.problems:
@@ -164,7 +170,10 @@ def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None
 
 
 class _RefusedError(Exception):
-    """lines  each names a place and the value there that cannot be written, or why there is no outcome"""
+    """The conversion is refused.
+
+    lines  each names a value that cannot be written and its place, or the reason
+    """
 
     def __init__(self, *lines: str) -> None:
         super().__init__(*lines)
@@ -189,7 +198,10 @@ def _read(name: str, text: str, sections: Sequence[Section], options: argparse.N
 
 
 def _by_element(comments: Comments) -> dict[int, Comments]:
-    """Index of an element -> its comments, those at the beginning of the file among the first one's."""
+    """Returns index of an element -> its comments.
+
+    Comments at the beginning of the file belong to the first element.
+    """
     found: dict[int, Comments] = {}
     for path, before in comments.before.items():
         index = path[0] if path else 0
@@ -212,7 +224,7 @@ def _refuse_obstacles(vhosts: Iterable[_Vhost]) -> None:
 
 
 def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:
-    """The text of the outcome. Raises _RefusedError."""
+    """Returns the text of the result. Raises _RefusedError."""
     if to == "json":
         return _as_policy_file(files)
     parts: list[str] = []
@@ -221,7 +233,7 @@ def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:
         for vhost in file.vhosts:
             before = vhost.comments.before
             if file.is_configuration:
-                # Comments before a section stay there.
+                # Comments before a section are not moved.
                 before = {path: each for path, each in before.items() if path}
             try:
                 attributes = vhost.converted.attributes
@@ -255,7 +267,7 @@ def _as_policy_file(files: Sequence[_File]) -> str:
 
 
 def _with_sections(text: str, sections: Sequence[tuple[Section, list[str]]]) -> str:
-    """The configuration with other lines in place of these sections, which stand in the order of the file."""
+    """Returns the configuration with these sections replaced by other lines. Sections are in the order of the file."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for section, instead in reversed(sections):
         lines[(section.source.line or 1) - 1 : section.last_line] = instead
@@ -271,8 +283,11 @@ def _check(
     is_narrow: bool,
     watch: Callable[[Sequence[Written]], Iterable[Written]],
 ) -> None:
-    """Does the outcome, read again, mean what the files mean? Raises _RefusedError; PolicyError for the files."""
-    # Names of hosts are not looked up: each is an address of its own.
+    """Checks that the result, when read again, means the same as the files.
+
+    Raises _RefusedError; PolicyError for the files.
+    """
+    # Host names are not looked up: each becomes an address of its own.
     before = outline(
         policy,
         [(vhost.section.attributes, vhost.section.source) for vhost in vhosts],

@@ -1,4 +1,4 @@
-"""`qdpolicy diff`: the requests that a change of a policy newly permits, and those it no longer permits."""
+"""`qdpolicy diff` lists the requests that a change of a policy newly permits, and those it no longer permits."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`qdpolicy explain`: may this user do this, and which rules say so."""
+"""`qdpolicy explain` says whether a user may do something, and by which rules."""
 
 import argparse
 import json

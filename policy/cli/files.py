@@ -1,4 +1,4 @@
-"""Files that are written, whole or not at all."""
+"""Writes files as a whole or not at all."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from policy.printing import printable
 
 
 def written(path: Path, text: str) -> int:
-    """Write a text; the exit status. Line ends stay as they are."""
+    """Writes a text and returns the exit status. Line ends stay unchanged."""
     try:
         write_whole(path, text.encode("utf-8"))
     except OSError as error:
@@ -22,17 +22,17 @@ def written(path: Path, text: str) -> int:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace the file's content by `content`. Raises OSError, and then nothing has changed.
+    """Replaces the file's content by `content`. Raises OSError, and then nothing has changed.
 
-    A reader, such as a router that is told to read its policyDir anew, sees the old file or the new one. A link stays a
-    link, and the file keeps its permissions. A device or pipe, such as /dev/stdout, is written to.
+    A reader, such as a router that reads its policyDir again, sees either the old file or the new one. A link stays a
+    link, and the file keeps its permissions. A device or pipe, such as /dev/stdout, is written to directly.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         target.write_bytes(content)
         return
     if target.exists() and not os.access(target, os.W_OK):
-        # Replacing it would get around its owner's prohibition.
+        # Replacing it would bypass the write protection that its owner set.
         raise PermissionError(13, "it is write-protected", str(path))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:

@@ -1,4 +1,4 @@
-"""`qdpolicy fmt`: policy files in one layout."""
+"""`qdpolicy fmt` writes policy files in one layout."""
 
 import argparse
 import sys
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Say(Protocol):
-    """Prints, `text` being printable."""
+    """Prints a text that is printable already."""
 
     def __call__(self, text: str, end: str = "\n", file: TextIO | None = None) -> None: ...
 
@@ -84,7 +84,7 @@ def _lay_out(file: Path, options: argparse.Namespace, say: _Say) -> int:
         after = formatted(before, "stdin.json" if is_stdin else str(file))
     except (PolicyFileError, UnreadableError) as error:
         text = f"{file}: cannot be read: {error}" if isinstance(error, UnreadableError) else str(error)
-        # What is read from standard output is the laid out file alone.
+        # Standard output gets only the formatted file.
         say(printable(text, kept="\n"), file=sys.stderr if is_stdin else sys.stdout)
         return UNREADABLE
     if is_stdin and not options.check and not options.diff:

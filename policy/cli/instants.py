@@ -1,4 +1,4 @@
-"""The option --at: the instant a verb looks at a policy."""
+"""The option --at: the instant for which a verb evaluates a policy."""
 
 import argparse
 from typing import Any
@@ -8,7 +8,7 @@ from policy.windows import read_instant
 
 
 def add_at_option(parser: Any, help_: str) -> None:
-    """options.at is in seconds since 1970 UTC, None when the option was not given."""
+    """Adds the option. options.at is in seconds since 1970 UTC, None if the option was not given."""
     parser.add_argument("--at", metavar="TIME", type=_instant, help=f"{help_}, such as 2026-12-31T18:00:00+01:00")
 
 

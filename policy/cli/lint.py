@@ -1,4 +1,4 @@
-"""`qdpolicy lint`: look for mistakes in policy files and configurations."""
+"""`qdpolicy lint` finds mistakes in policy files and configurations."""
 
 import argparse
 import json
@@ -157,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> Report:
-    """The findings of all paths: one path is one router's policy."""
+    """Returns the findings of all paths. One path is the policy of one router."""
     findings: list[Finding] = []
     whole = Loaded()
     now = time.time() if options.at is None else options.at
@@ -190,7 +190,10 @@ Watch = Callable[[Sequence[Path]], Iterable[Path]]
 
 
 def _units(options: argparse.Namespace, whole: Loaded, watch: Watch) -> Iterator[Loaded]:
-    """What each router, or each folder of policy files, reads together. A fault becomes a problem of `whole`."""
+    """Yields the files that each router, or each folder of policy files, reads together.
+
+    A fault is added to `whole`.
+    """
     for path in options.paths:
         try:
             if path.is_dir():
@@ -204,7 +207,7 @@ def _units(options: argparse.Namespace, whole: Loaded, watch: Watch) -> Iterator
 
 
 def _units_below(folder: Path, whole: Loaded, watch: Watch, *, is_fleet: bool) -> Iterator[Loaded]:
-    """Raises TreeError."""
+    """Yields the same for the routers and folders below a folder. Raises TreeError."""
     read: set[str] = set()
     routers = routers_below(folder)
     for file in routers:
@@ -218,7 +221,7 @@ def _units_below(folder: Path, whole: Loaded, watch: Watch, *, is_fleet: bool) -
         return
     folders = policy_folders_below(folder)
     if not routers and folders in ([], [folder]):
-        yield load(folder, watch)  # every *.json file in it is to be a policy
+        yield load(folder, watch)  # every *.json file in it must be a policy
         return
     for each in folders:
         files = [file for file in policy_files_of(each) if str(file) not in read]
@@ -244,9 +247,9 @@ def _show_fixes(report: Report, options: argparse.Namespace) -> int:
 
 
 def _mend(report: Report, options: argparse.Namespace) -> int:
-    """Make the fixes, and say which; the exit status but for what is left."""
+    """Makes the fixes, and prints which. Returns the exit status, apart from the remaining findings."""
     status = CLEAN
-    # What a program reads from standard output is the report alone.
+    # Programs that read standard output get only the report.
     told = sys.stdout if options.format in FOR_PEOPLE and options.output is None else sys.stderr
     for file, after in mended(report.findings, report.texts, is_unsafe_allowed=options.unsafe).items():
         if (problem := harm(file, report.texts[file], after.text, is_unsafe=options.unsafe)) is not None:

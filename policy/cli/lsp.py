@@ -1,4 +1,4 @@
-"""`qdpolicy lsp`: the language server, for editors."""
+"""`qdpolicy lsp` is the language server for editors."""
 
 import argparse
 import sys

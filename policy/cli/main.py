@@ -1,4 +1,4 @@
-"""`qdpolicy`: work on policies without a router. One file per verb."""
+"""`qdpolicy` works on policies without a router. Each verb has one file."""
 
 import argparse
 import os
@@ -34,21 +34,21 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Runs the command line and returns the exit status."""
     options = parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
-        # Characters that the terminal's character set lacks are spelled out.
+        # Characters that the terminal cannot show are printed as escapes.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has seen enough (`| head`); keep the interpreter from complaining at its end.
+        # The reader of our output has closed it (`| head`). Keeps the interpreter from reporting that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return 130  # as shells have it
+        return 130  # the exit status that shells use
     return status
 
 

@@ -1,4 +1,4 @@
-"""Says on a terminal how far a verb is, where it takes longer than a second. Elsewhere nothing is written."""
+"""Shows the progress of a verb on a terminal if it takes longer than a second. Writes nothing elsewhere."""
 
 import sys
 import time
@@ -16,12 +16,15 @@ _INTERVAL_S: Final = 0.1
 
 class Progress:
     def __init__(self, began: float | None) -> None:
-        """began  monotonic seconds; None: nobody looks"""
+        """Prepares the display.
+
+        began  monotonic seconds; None: no terminal
+        """
         self._next = None if began is None else began + DELAY_S
         self._is_shown = False
 
     def __call__(self, what: str, elements: Iterable[_Each], /) -> Iterator[_Each]:
-        """Pass on the elements, and show how many have been."""
+        """Yields the elements, and shows how many have passed."""
         if self._next is None:
             yield from elements
             return
@@ -33,7 +36,7 @@ class Progress:
             yield element
 
     def clear(self) -> None:
-        """Take the line away, before anything else is written."""
+        """Removes the line before other output."""
         if self._is_shown:
             self._show("")
 
@@ -45,7 +48,7 @@ class Progress:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """A line that goes when the block ends."""
+    """Yields a progress line that disappears when the block ends."""
     found = Progress(time.monotonic() if is_terminal(sys.stderr) else None)
     try:
         yield found

@@ -1,4 +1,4 @@
-"""Write the pages of the lint rules: `python -m policy.cli.rule_pages [FOLDER]`, by default docs/rules."""
+"""Writes the pages of the lint rules: `python -m policy.cli.rule_pages [FOLDER]`, by default docs/rules."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ FOLDER = Path("docs/rules")
 
 
 def pages() -> dict[str, str]:
-    """Name of a file -> its text."""
+    """Returns name of a file -> its text."""
     return {"README.md": index(RULES), **{f"{rule.ID}.md": page(rule) for rule in RULES}}
 
 

@@ -1,4 +1,4 @@
-"""`qdpolicy rules`: lists the lint rules."""
+"""`qdpolicy rules` lists the lint rules."""
 
 import argparse
 from typing import Any

@@ -1,6 +1,7 @@
-"""The SASL configuration that a router's configuration names, read by the functions of the daemon's start.
+"""Reads the SASL configuration that a router's configuration names, by the functions of the daemon's startup.
 
-What this account may not read, or what is not on this host, is left to `qdrouterd --check` where the router runs.
+Files that this account may not read, or that are not on this host, are left to `qdrouterd --check` on the router's
+host.
 """
 
 import os
@@ -12,9 +13,9 @@ from policy.lint.findings import SaslText
 
 
 def sasl_text(sections: Iterable[Section], file: str) -> SaslText | None:
-    """What the SASL configuration says; None where the sections name none.
+    """Returns the contents of the SASL configuration. None if the sections name none.
 
-    file  the configuration in which they stand, or "": a relative folder may be one beside it
+    file  the configuration with the sections, or "": a relative folder may be next to it
     """
     routers = [each.attributes for each in sections if each.type == "router" and each.is_of_router]
     folder = routers[0].get("saslConfigDir") if routers else None
@@ -31,7 +32,7 @@ def sasl_text(sections: Iterable[Section], file: str) -> SaslText | None:
 
 
 def _read(folder: str, name: str) -> SaslText:
-    # Most configurations name none, and these libraries are half of what a command line would wait for.
+    # Most configurations name none, and importing these libraries takes half the time of a command.
     from auth.verifiers.sasl_config import SaslConfigError, load_sasl_config
 
     try:
@@ -49,14 +50,14 @@ def _read(folder: str, name: str) -> SaslText:
         has_users=any((users, config.saslauthd, config.database_fault)),
         has_keys=config.keytab is not None,
         unread=unread,
-        # A file of users that cannot be used stops every start, a sasldb that of listeners that ask for passwords.
+        # An unusable file of users stops every start. An unusable sasldb stops only listeners that need passwords.
         fault=fault if config.user_file else "",
         password_fault=config.database_fault or ("" if config.user_file else fault),
     )
 
 
 def _fault_of_users(path: str, *, is_sasldb: bool) -> str:
-    """Why the file of users cannot be used; "" where it can."""
+    """Returns why the file of users cannot be used, "" if it can."""
     from auth.verifiers.files import UserFile, UserFileError
     from auth.verifiers.sasldb import SasldbVerifier
 

@@ -1,4 +1,4 @@
-"""`qdpolicy schema`: the schema of policy files, for editors."""
+"""`qdpolicy schema` prints the schema of policy files, for editors."""
 
 import argparse
 import json

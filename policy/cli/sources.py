@@ -1,4 +1,4 @@
-"""The files a verb is given: policy files, router configurations, folders of policy files."""
+"""The files that a verb reads: policy files, router configurations, folders of policy files."""
 
 import re
 import socket
@@ -29,7 +29,7 @@ _SASL: Final = re.compile(
     r"^[ \t]*(?:mech_list|pwcheck_method|auxprop_plugin|sasldb_path|userfile_path|saslauthd_path|keytab)[ \t]*:",
     re.MULTILINE,
 )
-# As far as one looks to see what a file is.
+# The characters that are examined to recognise a file.
 BEGINNING: Final = 64_000
 
 STDIN = "-"
@@ -40,10 +40,12 @@ CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 
 @dataclass(slots=True)
 class Loaded:
-    """entities  in the order of the files
+    """The files that were read, and their faults.
+
+    entities  in the order of the files
     texts     file -> its text
     problems  (file, its fault)
-    buffers   file -> its text, of files that are open in an editor: read instead of the disk
+    buffers   file -> its text, for files that are open in an editor: used instead of the file on disk
     """
 
     entities: list[Section] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Loaded:
 
     @property
     def policy(self) -> Mapping[str, object]:
-        """The `policy` section; where only policy files were given, vhost policy is taken to be on."""
+        """Returns the `policy` section. If there are only policy files, vhost policy counts as enabled."""
         for entity in self.entities:
             if entity.type == "policy" and entity.is_of_router:
                 return entity.attributes
@@ -61,23 +63,23 @@ class Loaded:
 
     @property
     def is_configuration(self) -> bool:
-        """Is a router's configuration among the files?"""
+        """Returns whether a router's configuration is among the files."""
         return any(entity.is_of_router for entity in self.entities) or any(map(_is_conf, self.texts))
 
     @property
     def vhosts(self) -> Sequence[tuple[Mapping[str, object], SourceLocation | None]]:
-        """The attributes of each vhost, and its place."""
+        """Returns the attributes of each vhost, and its place."""
         return [(entity.attributes, entity.source) for entity in self.entities if entity.type == "vhost"]
 
     @property
     def router_id(self) -> str:
-        """Of the configuration's `router` section; "" where there is none, or it gives no id."""
+        """Returns the id in the configuration's `router` section; "" if there is no section or no id."""
         sections = (entity for entity in self.entities if entity.type == "router")
         return next((str(each.attributes["id"]) for each in sections if each.attributes.get("id")), "")
 
 
 def load(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -> Loaded:
-    """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it.
+    """Loads a file, or the *.json files of a folder. For a configuration, also loads the files of its policyDir.
 
     watch  passes the files on, one by one
     """
@@ -85,7 +87,7 @@ def load(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -
     load_files(watch(files_of(path, loaded)), loaded, are_policy=path.is_dir())
     folder = loaded.policy.get("policyDir")
     if isinstance(folder, str) and folder:
-        # As the router takes it, and else beside the configuration.
+        # The path as the router reads it, or else relative to the configuration.
         place = Path(folder) if Path(folder).is_dir() else path.parent / folder
         if not place.is_dir():
             loaded.problems.append((str(path), cannot_be_read(f"its policyDir '{folder}' is no folder")))
@@ -95,7 +97,7 @@ def load(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -
 
 
 def files_of(path: Path, loaded: Loaded) -> list[Path]:
-    """Load the file, or the *.json files of the folder. A fault becomes one of the problems."""
+    """Returns the file, or the *.json files of the folder. A fault becomes one of the problems."""
     if not path.is_dir():
         return [path]
     count = len(loaded.problems)
@@ -114,9 +116,9 @@ def _folder_files(folder: Path, loaded: Loaded) -> list[Path]:
 
 
 def load_files(files: Iterable[Path], loaded: Loaded, *, are_policy: bool = False) -> None:
-    """As load_file, for files that a router would read together.
+    """Loads files that a router would read together, each as load_file does.
 
-    are_policy  they are those of a policyDir
+    are_policy  they are the files of a policyDir
     """
     left = MAX_POLICY_BYTES
     for file in files:
@@ -129,7 +131,7 @@ def load_files(files: Iterable[Path], loaded: Loaded, *, are_policy: bool = Fals
 
 
 def load_file(file: Path, loaded: Loaded, *, is_policy: bool = False) -> None:
-    """Add the entities and the text of one file, or its problems. `-` is standard input."""
+    """Adds the entities and the text of one file, or its problems. `-` is standard input."""
     name = str(file)
     buffer = loaded.buffers.get(name)
     if name != STDIN and (buffer is not None or file.exists()) and file.suffix not in (".json", ".conf"):
@@ -155,7 +157,7 @@ def _is_conf(name: str) -> bool:
 
 
 def is_ours(text: str, file: str) -> bool:
-    """Does it look like policy or a router's configuration? Folders have JSON files of all kinds."""
+    """Returns whether it looks like policy or a router's configuration. Folders have JSON files of all kinds."""
     beginning = text[:BEGINNING]
     if file.endswith(CONF_SUFFIX):
         return Path(file).name.startswith("qdrouterd") or _SECTION.search(beginning) is not None
@@ -163,16 +165,19 @@ def is_ours(text: str, file: str) -> bool:
 
 
 def is_sasl_configuration(text: str) -> bool:
-    """Is it the `.conf` file of the SASL library, which saslConfigDir names? It has no sections."""
+    """Returns whether it is a `.conf` file of the SASL library, as saslConfigDir names it.
+
+    Such a file has no sections.
+    """
     return _SASL.search(text) is not None and _SECTION.search(text) is None
 
 
 class UnreadableError(Exception):
-    """A file is not there, may not be read, or is no text. str() says which."""
+    """A file does not exist, may not be read, or is not a text. str() says which."""
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, `-` for standard input, without a byte order mark. Raises UnreadableError."""
+    """Returns the text of a file without a byte order mark; `-` is standard input. Raises UnreadableError."""
     try:
         if str(file) == STDIN:
             if sys.stdin is None:
@@ -191,7 +196,7 @@ def read_text(file: Path) -> str:
 
 
 def stdin_name(text: str) -> str:
-    """The name for standard input: a policy file begins with a bracket, a configuration does not."""
+    """Returns a name for standard input: a policy file begins with a bracket, a configuration does not."""
     said = (stripped for line in text.splitlines() if (stripped := line.strip()) and not stripped.startswith("#"))
     return STDIN_NAMES[not next(said, "[").startswith(("[", "{"))]
 
@@ -205,19 +210,19 @@ def cannot_be_read(why: str) -> Problem:
 
 
 class UnusableError(Exception):
-    """The files are no policy a router would take. str() has one printable line for each reason."""
+    """A router would not accept the files as a policy. str() has one printable line for each reason."""
 
 
 def ruleset_of(path: Path, *, resolves: bool = False) -> Ruleset:
-    """The compiled rules in a file or folder. Raises UnusableError.
+    """Returns the compiled rules in a file or folder. Raises UnusableError.
 
-    resolves  may host names be looked up? Without, a name in remoteHosts is an error
+    resolves  whether host names may be looked up; if not, a name in remoteHosts is an error
     """
     return compiled(path, usable(path), resolves=resolves)
 
 
 def usable(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -> Loaded:
-    """As load. Raises UnusableError where there are problems."""
+    """Loads files as load does. Raises UnusableError if there are problems."""
     loaded = load(path, watch)
     if loaded.problems:
         lines = (f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
@@ -226,7 +231,7 @@ def usable(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter)
 
 
 def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
-    """The rules loaded from `path`. Raises UnusableError."""
+    """Returns the rules loaded from `path`. Raises UnusableError."""
     try:
         return compile_ruleset(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse)
     except PolicyError as error:
@@ -236,7 +241,7 @@ def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
 def outline_of(
     path: Path, loaded: Loaded, *, resolves: bool, watch: Callable[[Sequence[Written]], Iterable[Written]] = iter
 ) -> Outline:
-    """As compiled, with all checked and nothing compiled yet. Raises UnusableError."""
+    """Checks all vhosts like `compiled`, but compiles none yet. Raises UnusableError."""
     try:
         return outline(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse, watch=watch)
     except PolicyError as error:
@@ -244,7 +249,7 @@ def outline_of(
 
 
 def refusal(path: Path, error: PolicyError) -> str:
-    """One printable line: the place, or else the file or folder that was loaded, and the error."""
+    """Returns one printable line: the place, or else the file or folder that was loaded, and the error."""
     return printable(f"{error.file or path}:{error.line or 1}: {error}")
 
 
@@ -258,5 +263,5 @@ def _refuse(name: str) -> Sequence[str]:
 
 
 def print_lines(text: str, file: TextIO | None = None) -> None:
-    """Print an error's text, of which each line has been made printable where it was put together."""
+    """Prints an error's text, whose lines were made printable separately."""
     print(printable(text, kept="\n"), file=file)

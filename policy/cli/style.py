@@ -1,11 +1,11 @@
-"""May a stream be coloured, and obey what clears a line? Source: https://no-color.org."""
+"""Finds out whether a stream supports colours and clearing a line. Source: https://no-color.org."""
 
 import os
 from typing import TextIO
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Does a terminal show it that knows escape sequences?"""
+    """Returns whether the stream is a terminal that supports escape sequences."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 

@@ -1,4 +1,4 @@
-"""`qdpolicy test`: compares a policy's decisions with the expected ones."""
+"""`qdpolicy test` compares a policy's decisions with the expected ones."""
 
 import argparse
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""What of a folder and the folders in it is a router's configuration or a folder of policy files.
+"""Finds router configurations and folders of policy files in a folder and its subfolders.
 
-Only the beginning of a file is read to see what it is.
+Only the beginning of a file is read to recognise it.
 """
 
 import os
@@ -13,29 +13,29 @@ from policy.cli.sources import BEGINNING, is_ours, is_sasl_configuration
 from policy.files.regular import is_policy_file, read_start
 from policy.files.sections import CONF_SUFFIX, are_of_json_router
 
-# A slip of the hand, such as `qdpolicy lint /`, is not to walk for an hour.
+# Stops a mistake such as `qdpolicy lint /` from walking for an hour.
 MAX_FILES: Final = 100_000
 _NOT_WALKED: Final = frozenset({"node_modules", "__pycache__"})
 _TYPE: Final = re.compile(r'\[\s*"([A-Za-z-]+)"\s*,\s*\{')
 
 
 class TreeError(Exception):
-    """There are too many files to look at."""
+    """There are too many files to examine."""
 
 
 def routers_below(folder: Path) -> list[Path]:
-    """The configurations in the folder and the folders in it. Raises TreeError."""
+    """Returns the configurations in the folder and its subfolders. Raises TreeError."""
     return [file for file in _files_below(folder) if _is_router(file)]
 
 
 def policy_folders_below(folder: Path) -> list[Path]:
-    """The folders that have policy files, the given one among them. Raises TreeError."""
+    """Returns the folders with policy files, among the folder and its subfolders. Raises TreeError."""
     found = (file.parent for file in _files_below(folder) if is_policy_file(file.name) and _is_policy(file))
     return [*dict.fromkeys(found)]
 
 
 def policy_files_of(folder: Path) -> list[Path]:
-    """The policy files of one folder; other JSON files are not counted."""
+    """Returns the policy files of one folder, without its other JSON files."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if is_policy_file(entry.name))
     except OSError:
@@ -44,7 +44,7 @@ def policy_files_of(folder: Path) -> list[Path]:
 
 
 def is_sasl_file(file: Path) -> bool:
-    """Is it a configuration of SASL?"""
+    """Returns whether the file is a SASL configuration."""
     return file.name.endswith(CONF_SUFFIX) and is_sasl_configuration(_beginning(file))
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 LogLevel = Literal["trace", "debug", "info", "notice", "warning", "error", "critical"]
 LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
-# The order is the integer form of log.module.
+# Their order gives the integer form of log.module.
 MODULES = (
     *("ROUTER", "ROUTER_CORE", "ROUTER_HELLO", "ROUTER_LS", "ROUTER_MA", "MESSAGE", "SERVER", "AGENT", "AUTHSERVICE"),
     *("CONTAINER", "ERROR", "POLICY", "HTTP", "CONN_MGR", "PYTHON", "PROTOCOL", "DEFAULT"),
@@ -25,9 +25,9 @@ class LogSettingError(ValueError):
 
 
 def parse_enable(text: str) -> frozenset[LogLevel] | None:
-    """The levels that `enable` names; None means: those of DEFAULT.
+    """Returns the levels that `enable` names. None means the levels of DEFAULT.
 
-    Errors  LogSettingError when any word is no level, so that a slip of the pen never silences a log.
+    Errors  LogSettingError if a word is not a level, so that a typing error never silences a log.
     """
     words = [word for word in _SEPARATORS.split(text.lower()) if word]
     if words and all(word == "default" for word in words):

@@ -1,6 +1,7 @@
-"""Sections and attributes of other versions and products, and what is right here. Pure.
+"""Sections and attributes of other versions and products, with their replacements here. Pure.
 
-Names before 1.0 of the router we replace, of its releases with adaptors, and of skupper-router, which has those.
+Covers names from before 1.0 of the router that we replace, of its releases with adaptors, and of skupper-router, which
+has adaptors too.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("tcpListener", "tcpConnector", "httpListener", "httpConnector"), _ADAPTOR),
 }
 
-# (section, attribute) -> what is right.
+# (section, attribute) -> the replacement.
 ATTRIBUTES: Final[Mapping[tuple[str, str], str]] = {
     ("router", "routerId"): "the attribute is id today",
     ("router", "containerName"): "the attribute is id today",

@@ -1,7 +1,7 @@
-"""What the entities of a configuration name: ports, sslProfiles, authenticators, plugins. Pure.
+"""Checks names that entities of a configuration refer to: ports, sslProfiles, authenticators, plugins. Pure.
 
-Each function returns why a name cannot be used, None where it can. The start asks with the names that the file has,
-management with those of the running router.
+Each function returns why a name cannot be used, or None if it can. Startup checks against the names in the file,
+management against those of the running router.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,13 +17,13 @@ AUTHENTICATORS: Final = (
 )
 PLUGIN: Final = "authServicePlugin"
 PROFILE: Final = "sslProfile"
-# The names of the SASL configuration's own verifiers.
+# The name of the SASL configuration's own verifier.
 _DEFAULT: Final = "saslConfig"
 RESERVED_AUTHENTICATORS: Final = (_DEFAULT, f"{_DEFAULT}.keytab")
 MAX_PORT: Final = 65535
-# Each service of a plugin is tried in turn while a client waits.
+# The services of a plugin are tried one after another while a client waits.
 MAX_PLACES: Final = 8
-# The services of AMQP, which a host without a list of services has as well.
+# The services of AMQP, which are also known on a host without a list of services.
 WELL_KNOWN_SERVICES: Final[Mapping[str, int]] = {"amqp": 5672, "amqps": 5671}
 MAX_SESSION_SECONDS: Final = 2**31 - 1
 
@@ -33,10 +33,10 @@ IsService = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What the sections of a configuration may name.
+    """The names that the sections of a configuration may refer to.
 
     names       short type name -> the names of its sections
-    is_service  has the host a service of that name?
+    is_service  returns whether the host has a service of that name
     """
 
     names: Mapping[str, Collection[str]]
@@ -48,9 +48,12 @@ class Named:
 
 
 def port_problem(user: str, port: str, least: int, is_service: IsService) -> str | None:
-    """user  how the error calls the entity, such as `listener 0.0.0.0:amqp`"""
+    """Returns why a port cannot be used, None if it can.
+
+    user  the name of the entity in the error, such as `listener 0.0.0.0:amqp`
+    """
     if port.isascii() and port.isdigit():
-        # The resolver would take a greater number modulo 65536 and open a port that nobody has asked for.
+        # The resolver would take a greater number modulo 65536 and open an unintended port.
         is_port = len(port) <= len(str(MAX_PORT)) and least <= int(port) <= MAX_PORT
     else:
         is_port = is_service(port)
@@ -67,7 +70,10 @@ def profile_problem(user: str, name: str, known: Collection[str]) -> str | None:
 
 
 def authenticator_problem(written: str, known: Collection[str]) -> str | None:
-    """written  a listener's `authenticators`"""
+    """Returns the error text if an authenticator is unknown, else None.
+
+    written  a listener's `authenticators`
+    """
     unknown = [name for name in written.split() if name not in known]
     if not unknown:
         return None
@@ -82,7 +88,7 @@ def authenticator_name_problem(name: str) -> str | None:
 
 
 def service_places(name: str, text: str, port: str, is_service: IsService) -> list[tuple[str, str]]:
-    """Host and port of each service in a list such as `auth1, auth2:5671, [::1]:5672`. Errors: RuleError."""
+    """Returns host and port of each service in a list such as `auth1, auth2:5671, [::1]:5672`. Errors: RuleError."""
 
     def refused(why: str, attribute: str = "host") -> RuleError:
         return RuleError(f"{PLUGIN} '{name}': {why}", attribute, kind="Configuration")
@@ -108,13 +114,16 @@ def service_places(name: str, text: str, port: str, is_service: IsService) -> li
 
 
 def token_problem(written: str) -> str | None:
-    """written  a connector's saslToken; another form would have the token in the configuration"""
+    """Returns the error text for a connector's saslToken that is not a file or variable, else None.
+
+    written  the attribute. Any other form would put the token itself in the configuration
+    """
     form, _, name = written.partition(":")
     return None if form in ("file", "env") and name else "saslToken: expected file:PATH or env:VARIABLE"
 
 
 def session_problem(written: object) -> str | None:
-    """written  an entity's maxSessionSeconds"""
+    """Returns the error text for an entity's maxSessionSeconds that is out of range, else None."""
     seconds = int(str(written or 0))
     if 0 <= seconds <= MAX_SESSION_SECONDS:
         return None

@@ -1,6 +1,6 @@
-"""What the schema lets a configuration file say and the router refuses at its start.
+"""Values of a configuration file that the schema permits and the router refuses at startup.
 
-Empty values, which would be less than was meant. Pure. Source: docs/spec/management.md §1.1, §1.4.
+These are empty values, which would mean less than intended. Pure. Source: docs/spec/management.md §1.1, §1.4.
 """
 
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why an entity of the file stops the start.
+    """The reason why an entity of the file stops the start.
 
-    reason     what it wants, and what would be right
-    attribute  that is to blame, by its canonical name; "" for the whole entity
+    reason     the fault and the remedy
+    attribute  the one at fault, by its canonical name; "" for the whole entity
     """
 
     reason: str
     attribute: str = ""
 
 
-# Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:
-# a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
+# Type -> attributes for which an empty value would mean the same as an absent one, which is less strict or not
+# intended: a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
 _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
     "router": frozenset({"id", "auditDir", "saslConfigDir", "saslConfigName"}),
     "listener": frozenset({"port", "sslProfile", "saslMechanisms", "saslPlugin", "policyVhost", "routerIds"}),
@@ -31,7 +31,7 @@ _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
 
 
 def refusal(type_: str, attributes: Mapping[str, object]) -> Refusal | None:
-    """Why an entity of the file is refused; None: it is not.
+    """Returns why an entity of the file is refused, None if it is not.
 
     type_       short name
     attributes  validated, by canonical name

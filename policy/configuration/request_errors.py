@@ -9,8 +9,8 @@ class ManagementError(Exception):
     """A request that fails. Owners raise it too.
 
     status       statusCode of docs/spec/management.md §7.2
-    description  statusDescription; it is sent to the client and logged, so it holds no secret
-    attribute    of the entity that is to blame, by its canonical name; "" where it is no one of them
+    description  statusDescription; it is sent to the client and logged, so it contains no secret
+    attribute    of the entity, the one at fault, by its canonical name; "" if no attribute is at fault
     """
 
     def __init__(self, status: int, description: str, attribute: str = "") -> None:

@@ -1,6 +1,7 @@
-"""The management schema as values: entity types, attributes, conversion and the maps that management replies with.
+"""The management schema as values: entity types, attributes, conversion, and the maps in management replies.
 
-Pure but for reading schemas/management.json. Error texts are those of docs/spec/management.md §1.4, §6.2 and §6.3.
+Pure, except that it reads schemas/management.json. Error texts are those of docs/spec/management.md §1.4, §6.2 and
+§6.3.
 """
 
 import difflib
@@ -15,15 +16,15 @@ import schemas
 from policy.configuration import old_names
 from policy.configuration.value_texts import HIDDEN, hide_secrets, shown
 
-# Integers go over the wire as AMQP long at most.
+# On the wire, integers are at most an AMQP long.
 LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**63 - 1
 # The part of a value that error texts quote; they are sent back and logged.
 MAX_QUOTED_CHARACTERS = 200
-# difflib compares in quadratic time; nobody misspells a name at greater length.
+# difflib compares in quadratic time, and longer names are not typing errors.
 MAX_SUGGESTED_FOR_CHARACTERS = 64
 
-# A file that is read, a file that is written (or stderr, stdout, syslog), a folder, a program; or a password, which may
-# be given as `file:PATH` or `env:VARIABLE`.
+# An input file, an output file (or stderr, stdout, syslog), a folder, a program; or a password, which may be given as
+# `file:PATH` or `env:VARIABLE`.
 HostThing = Literal["file", "output", "folder", "program", "password"]
 
 _DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
@@ -35,7 +36,7 @@ Warn = Callable[[str, str], None]
 
 
 class ValidationError(ValueError):
-    """A value does not fit the schema. `attribute` is the name as given, where one is to blame."""
+    """A value does not fit the schema. `attribute` is the name at fault as given, if there is one."""
 
     def __init__(self, text: str, attribute: str | None = None) -> None:
         super().__init__(text)
@@ -43,7 +44,7 @@ class ValidationError(ValueError):
 
 
 class ChoiceError(ValidationError):
-    """A value is none of those that an enumeration has.
+    """A value is not one of those in an enumeration.
 
     value    as given; `allowed` are the right ones
     """
@@ -57,8 +58,8 @@ class UnknownNameError(ValidationError):
     """There is no type, or no attribute, of that name.
 
     name     as given
-    advice   what is right, as far as that is known: `did you mean 'listener'?`; "" where it is not
-    similar  the name that was probably meant; "" where there is none
+    advice   the right name if it is known: `did you mean 'listener'?`; else ""
+    similar  the name that was probably meant; "" if there is none
     """
 
     def __init__(self, text: str, name: str, *, attribute: str | None = None, advice: str = "", similar: str = ""):
@@ -67,7 +68,10 @@ class UnknownNameError(ValidationError):
 
 
 def _unknown(text: str, name: str, known: Iterable[str], old: str | None, *, attribute: str | None) -> UnknownNameError:
-    """old  what is right in the place of a name of another version"""
+    """Returns the error for an unknown name.
+
+    old  the replacement of a name of another version
+    """
     if old is not None:
         return UnknownNameError(text, name, attribute=attribute, advice=old)
     close = difflib.get_close_matches(name, known, n=1) if len(name) <= MAX_SUGGESTED_FOR_CHARACTERS else []
@@ -81,10 +85,10 @@ class Attribute:
 
     kind        string, path, entityId, integer, boolean, enumeration, map, dict, list or properties
     tags        the values of an enumeration, in the order of their integer form
-    aliases     deprecated names; `synonyms` are further names that nothing is wrong with
-    names       what on this host a value is the name of; None: it names nothing there
-    is_file_only  neither create nor update may give it, but the configuration file may
-    extension   the extension of ours that it is a part of; None: it is 1.20's
+    aliases     deprecated names; `synonyms` are further names that are not deprecated
+    names       the kind of thing on this host that a value names; None: it names nothing on the host
+    is_file_only  only the configuration file may give it, not create or update
+    extension   the name of our extension to which it belongs; None: it is part of 1.20
     """
 
     name: str
@@ -107,12 +111,12 @@ class Attribute:
 
     @property
     def is_read_only(self) -> bool:
-        """Can nobody give it, not even the configuration file?"""
+        """Returns whether no request and no configuration file may give it."""
         can_be_given = self.is_creatable or self.is_updatable or self.is_file_only
         return not can_be_given and self.name not in ("type", "identity")
 
     def convert(self, value: object, type_name: str) -> object:
-        """`value` as this attribute holds it: plain str, int, bool, dict or list.
+        """Returns `value` in this attribute's type: plain str, int, bool, dict or list.
 
         Errors  ValidationError; its text begins with `type_name`, and quotes no secret.
         """
@@ -124,7 +128,7 @@ class Attribute:
             raise ValidationError(f"{type_name}: {error}", self.name) from None
 
     def dump(self) -> dict[str, object]:
-        """This attribute in GET-SCHEMA (§7.8): members that say nothing are left out."""
+        """Returns this attribute as in GET-SCHEMA (§7.8), without members that have no information."""
         members = {
             "type": list(self.tags) if self.kind == "enumeration" else self.kind,
             "default": self.default,
@@ -142,11 +146,11 @@ class EntityType:
     """One entity type.
 
     bases        short names, nearest first
-    operations   in the order GET-OPERATIONS lists them
+    operations   in the order of GET-OPERATIONS
     attributes   own ones first, then name, identity and type
-    columns      of core-handled types: column -> AMQP type, in reply order; may name what is no attribute
-    extension    as of an attribute
-    more_operations  that 1.20 has not; not listed
+    columns      of core-handled types: column -> AMQP type, in reply order; may include names that are not attributes
+    extension    as for an attribute
+    more_operations  operations that 1.20 does not have; not listed
     """
 
     short_name: str
@@ -169,13 +173,13 @@ class EntityType:
 
     @property
     def class_word(self) -> str:
-        """The word that stands for the type in log lines: `ListenerEntity`, `RouterLinkEntity`."""
+        """Returns the word for the type in log lines: `ListenerEntity`, `RouterLinkEntity`."""
         tail = self.short_name.removeprefix("org.amqp.")
         return "".join(part[:1].upper() + part[1:] for part in tail.split(".")) + "Entity"
 
     def text(self, attributes: Mapping[str, object]) -> str:
-        """`ListenerEntity(host=…, port=…)`: keys sorted, secrets hidden, bounded."""
-        # A name that the type does not have may be that of a secret, misspelt.
+        """Returns `ListenerEntity(host=…, port=…)`: keys sorted, secrets hidden, limited in length."""
+        # A name that the type does not have may be a misspelt secret attribute.
         unknown = (name for name in attributes if name not in self.canonical_names and name not in self.columns)
         redacted = hide_secrets(attributes, {*self.secrets, *unknown})
         visible = sorted((name, value) for name, value in redacted.items() if value is not None)
@@ -186,13 +190,13 @@ class EntityType:
         return f"{self.class_word}({pairs})"
 
     def redacted(self, attributes: Mapping[str, object]) -> dict[str, object]:
-        """A copy with the values of secret attributes hidden; absent and null ones stay so."""
+        """Returns a copy with the values of secret attributes hidden. Absent and null ones stay unchanged."""
         return hide_secrets(attributes, self.secrets)
 
     def canonical(self, name: str) -> str:
-        """The attribute `name` stands for: itself, or the one it is an alias of.
+        """Returns the canonical name of the attribute `name`, which may be an alias.
 
-        Errors  ValidationError with a suggestion where one is close.
+        Errors  ValidationError with a suggestion if there is a similar name.
         """
         if (found := self.canonical_names.get(name)) is not None:
             return found
@@ -201,7 +205,7 @@ class EntityType:
         raise _unknown(text, name, self.attributes, old, attribute=name)
 
     def title(self, attributes: Mapping[str, object]) -> str:
-        """`listener 'clients'`, or by its id or place where it has no name of its own: `listener 0.0.0.0:5672`."""
+        """Returns `listener 'clients'`. An entity without a name gets its id or place: `listener 0.0.0.0:5672`."""
         if attributes.get("name") not in (None, "", attributes.get("identity")):
             return f"{self.short_name} '{str(attributes['name'])[:MAX_QUOTED_CHARACTERS]}'"
         if attributes.get("id"):
@@ -213,9 +217,9 @@ class EntityType:
     def _canonical_attributes(
         self, given: Mapping[str, object], warn: Warn
     ) -> tuple[dict[str, object], list[ValidationError]]:
-        """`given` with aliases replaced and nulls left out, nothing converted; and what is wrong with the names.
+        """Returns `given` with canonical names and without nulls, not converted yet; and the errors in the names.
 
-        That is unknown names, and aliases beside the names they stand for.
+        Errors are unknown names, and aliases next to the canonical name.
         """
         found: dict[str, object] = {}
         named: dict[str, str] = {}
@@ -241,7 +245,7 @@ class EntityType:
         return found, errors
 
     def validate(self, given: Mapping[str, object], warn: Warn) -> dict[str, object]:
-        """The attributes of an entity made from `given`: aliases resolved, defaults filled in, values converted.
+        """Returns the attributes of an entity made from `given`: canonical names, with defaults, values converted.
 
         Absent attributes without a default stay absent, except `type`, which is always set.
         Errors  ValidationError, the first one.
@@ -252,7 +256,7 @@ class EntityType:
         return result
 
     def validated(self, given: Mapping[str, object], warn: Warn) -> tuple[dict[str, object], list[ValidationError]]:
-        """As `validate`, and everything that is wrong: of the attributes at fault there is no value then."""
+        """Does the same as `validate`, but returns all errors. The attributes at fault then have no value."""
         canonical, errors = self._canonical_attributes(given, warn)
         canonical["type"] = self.long_name
         result: dict[str, object] = {}
@@ -269,7 +273,7 @@ class EntityType:
         return result, errors
 
     def dump(self, shows: "Shows") -> dict[str, object]:
-        """This type in GET-SCHEMA (§7.8)."""
+        """Returns this type as in GET-SCHEMA (§7.8)."""
         shown = {name: each for name, each in self.attributes.items() if name != "type" and shows(each)}
         members: dict[str, object] = {
             "attributes": {name: each.dump() for name, each in shown.items()},
@@ -291,15 +295,18 @@ def is_no_extension(part: EntityType | Attribute) -> bool:
 
 
 def deprecation(entity_type: EntityType, name: str, canonical: str) -> str:
-    """The warning for a deprecated attribute name."""
+    """Returns the warning for a deprecated attribute name."""
     return f"Attribute '{name}' of entity '{entity_type.short_name}' has been deprecated. Use '{canonical}' instead"
 
 
 class Schema:
-    """All entity types. A type answers to its short name, its long name and its long name without the prefix."""
+    """All entity types. A type is found by its short name, its long name, and its long name without the prefix."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        """document  the parsed schemas/management.json."""
+        """Parses the document.
+
+        document  the parsed schemas/management.json.
+        """
         self._document = document
         self.prefix: str = document["prefix"]
         entries: Mapping[str, Mapping[str, Any]] = document["entityTypes"]
@@ -315,7 +322,7 @@ class Schema:
         self._all_names = dict.fromkeys(every).keys()
 
     def without(self, *short_names: str) -> "Schema":
-        """This schema as it is for a router that has no entities of some types, and does not speak of them."""
+        """Returns this schema without some types, for a router that has no such entities and does not mention them."""
         kept = {name: entry for name, entry in self._document["entityTypes"].items() if name not in short_names}
         return Schema({**self._document, "entityTypes": kept})
 
@@ -323,7 +330,7 @@ class Schema:
         return self._by_name.get(name) if isinstance(name, str) else None
 
     def type(self, name: object) -> EntityType:
-        """Errors  ValidationError `No such entity type '…'`."""
+        """Returns the type of that name. Errors: ValidationError `No such entity type '…'`."""
         found = self.find(name)
         if found is None:
             quoted = name[:MAX_QUOTED_CHARACTERS] if isinstance(name, str) else shown(name, MAX_QUOTED_CHARACTERS)
@@ -331,12 +338,12 @@ class Schema:
         return found
 
     def unknown_section(self, name: str) -> UnknownNameError:
-        """The error about a section of a configuration that has no such type."""
+        """Returns the error about a section of a configuration with an unknown type."""
         text = f"No such entity type '{self.long_name(name)}'"
         return _unknown(text, name, self.types, old_names.SECTIONS.get(name), attribute=None)
 
     def long_name(self, name: str) -> str:
-        """The long form of any type name, known or not."""
+        """Returns the long form of any type name, known or not."""
         if (found := self.find(name)) is not None:
             return found.long_name
         return name if name.startswith(f"{self.prefix}.") else f"{self.prefix}.{name}"
@@ -345,26 +352,26 @@ class Schema:
         return [self.types[base].long_name for base in entity_type.bases]
 
     def extends(self, entity_type: EntityType, base: EntityType) -> bool:
-        """A type extends itself."""
+        """Returns whether a type is `base` or extends it."""
         return entity_type.short_name == base.short_name or base.short_name in entity_type.bases
 
     def subtypes(self, base: EntityType) -> Iterator[EntityType]:
-        """`base` and the types below it, in the order of the schema."""
+        """Returns `base` and the types below it, in the order of the schema."""
         return (each for each in self.types.values() if self.extends(each, base))
 
     def attribute_names(self, base: EntityType | None) -> Collection[str]:
-        """The attributes of the type, of all types for None."""
+        """Returns the attributes of the type; of all types if it is None."""
         return self._all_names if base is None else base.attributes.keys()
 
     def dump(self, shows: Shows = is_no_extension) -> dict[str, object]:
-        """The schema as GET-SCHEMA gives it, as far as it is shown: 1.20's, where nothing else is said."""
+        """Returns the schema as in GET-SCHEMA, limited to the parts that are shown: by default those of 1.20."""
         types = {name: each.dump(shows) for name, each in self.types.items() if shows(each)}
         return {"prefix": self.prefix, "entityTypes": types}
 
 
 @cache
 def load_schema() -> Schema:
-    """The schema this router speaks."""
+    """Returns the schema of this router."""
     return Schema(schemas.load("management"))
 
 
@@ -431,7 +438,7 @@ def _to_text(attribute: Attribute, value: object) -> str:
         except UnicodeDecodeError:
             raise ValidationError(f"Attribute '{attribute.name}' must be text") from None
     if isinstance(value, Mapping | list | tuple):
-        # A slip: nobody means the text that a map has in some programming language.
+        # A mistake: the string form of a map in a programming language is never intended.
         raise ValidationError(f"Attribute '{attribute.name}' must be text, not a {_word_for(value)}")
     if isinstance(value, bool):
         raise ValidationError(f"Attribute '{attribute.name}' must be text, not {str(value).lower()}")
@@ -447,7 +454,7 @@ def _to_integer(attribute: Attribute, value: object) -> int:
     if isinstance(value, int):
         number = int(value)
     elif isinstance(value, float):
-        number = int(value) if abs(value) < 2.0**63 else None  # also refuses what is not a number
+        number = int(value) if abs(value) < 2.0**63 else None  # also refuses NaN
     elif isinstance(value, str) and _DECIMAL.fullmatch(value):
         number = int(value)
     if number is None or not LOWEST_INTEGER <= number <= HIGHEST_INTEGER:
@@ -462,7 +469,7 @@ def _to_boolean(attribute: Attribute, value: object) -> bool:
     if isinstance(value, int):
         return bool(value)
     if not isinstance(value, str):
-        # An empty list would be false, and of a switch that restricts the laxer value.
+        # An empty list would be false, which is the less strict value of a restricting switch.
         raise ValidationError(
             f"Invalid Boolean value '{_quoted(attribute, value)}': attribute '{attribute.name}' is yes or no"
         )

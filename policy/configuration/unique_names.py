@@ -1,4 +1,4 @@
-"""Rules over entities of all types: which names and identities are taken, and how a broken rule is reported.
+"""Rules over entities of all types: which names and identities are in use, and how a violation is reported.
 
 Pure. The configuration file and management requests go through the same functions.
 Sources: docs/spec/management.md §1.4, §6.4.
@@ -11,9 +11,9 @@ from policy.configuration.schema import EntityType, ValidationError
 
 
 class RuleError(ValidationError):
-    """A value the schema admits and the router does not.
+    """A value that the schema permits and the router does not.
 
-    kind  the class the error text begins with at start-up (docs/spec/management.md §2.3)
+    kind  the class with which the error text begins at startup (docs/spec/management.md §2.3)
     """
 
     def __init__(self, text: str, attribute: str | None = None, *, kind: str = "Python: ValidationError") -> None:
@@ -35,7 +35,7 @@ class TakenError(RuleError):
 
 
 def default_name(attributes: Mapping[str, object], identity: str) -> str:
-    """The name of an entity that was given none, or its own."""
+    """Returns the name of an entity. If it has none, returns its identity."""
     return str(attributes["name"]) if attributes.get("name") else identity
 
 
@@ -44,10 +44,10 @@ def _management_node() -> str:
 
 
 class UniqueNames:
-    """The names and identities taken by all agent-handled entities of all types."""
+    """The names and identities in use by all agent-handled entities of all types."""
 
     def __init__(self) -> None:
-        # The taker's text and type: the text of an entity is long to make, and only an error shows it.
+        # The text and type of the entity that uses it. The text is slow to make, and only an error shows it.
         self._taken: dict[tuple[str, str], tuple[Callable[[], str], str]] = {}
         for attribute in ("name", "identity"):
             self._taken[attribute, "self"] = (_management_node, "management")
@@ -61,10 +61,10 @@ class UniqueNames:
     def claim(
         self, entity_type: EntityType, attributes: Mapping[str, object], title: str = "", place: str = ""
     ) -> None:
-        """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then.
+        """Takes the name and identity in `attributes`. Errors: ValidationError; then nothing is taken.
 
-        title  what errors call the entity; "": all its attributes
-        place  what errors about later entities add to it
+        title  the entity's name in errors; "": all its attributes
+        place  text that errors about later entities add to it
         """
         text = partial(_called, entity_type, attributes, title)
         holding = partial(_called, entity_type, attributes, title, place)

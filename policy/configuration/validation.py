@@ -1,6 +1,6 @@
-"""One validation of a configuration's sections, for the daemon's start, `qdrouterd --check`, lint and editors.
+"""The validation of a configuration's sections, used by the daemon's start, `qdrouterd --check`, lint and editors.
 
-Everything is pure. What needs the host (files, keys, names of services) is the start's own business.
+Everything is pure. Startup itself checks what needs the host (files, keys, names of services).
 Sources: docs/spec/management.md §1.3, §1.4.
 """
 
@@ -18,17 +18,17 @@ from policy.configuration.schema import EntityType, Schema, ValidationError
 from policy.configuration.unique_names import RuleError, UniqueNames, default_name
 from policy.files.sections import Section
 
-# How an error of a section begins at start-up, where its rule says nothing else (docs/spec/management.md §2.3).
+# The beginning of a section's error at startup, unless its rule gives another (docs/spec/management.md §2.3).
 EXCEPTION = "Python: Exception"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredEntity:
-    """One entity, validated.
+    """One validated entity.
 
     type        short name
     attributes  by canonical name, converted, with defaults, `type`, `name` and `identity`. Secrets are as written
-    source      the place of its section, with canonical names of attributes; of no file where the router adds it
+    source      the place of its section, with canonical names of attributes; no file if the router adds the entity
     """
 
     type: str
@@ -38,13 +38,13 @@ class ConfiguredEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a configuration stops the start.
+    """A fault of a configuration that stops the start.
 
-    reason     what is wrong, and with which input; holds no secret
-    kind       how the error begins at start-up: "Configuration", or "Python: <exception name>"
-    error      what the rule raised; None where it is a Refusal
-    section    short type name, as far as a section is to blame
-    attribute  under one of its names; "" where it is the whole section
+    reason     the fault and the input that caused it; contains no secret
+    kind       the beginning of the error at startup: "Configuration", or "Python: <exception name>"
+    error      the exception of the rule; None for a Refusal
+    section    short type name, if a section is at fault
+    attribute  under one of its names; "" for the whole section
     source     of the section, with the places of its attributes
     """
 
@@ -66,7 +66,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """A line for the log before the start, about a section."""
+    """A log line about a section, before the start."""
 
     module: str
     text: str
@@ -76,7 +76,7 @@ class Warned:
 class LeftOut:
     """A section that the router leaves out, with a line in its log.
 
-    attribute  as written; "" where it is the whole section
+    attribute  as written; "" for the whole section
     """
 
     text: str
@@ -89,16 +89,19 @@ Refuse = Callable[[str, Mapping[str, object]], Refusal | None]
 
 
 class Validation:
-    """The sections of one router, taken in file by file; what is wrong with them is in `faults`.
+    """Validates the sections of one router, added file by file. Their errors are in `faults`.
 
     entities  valid ones, in the order of the files
     warned    lines for the log
-    left_out  sections that cost themselves only (§1.4)
-    idle      attributes that only the router sets: what the file gives them comes to nothing
+    left_out  sections that are dropped, without stopping the start (§1.4)
+    idle      attributes that only the router sets: the file's values for them have no effect
     """
 
     def __init__(self, schema: Schema, *, make_id: Callable[[str], str], refuse: Refuse, is_service: IsService) -> None:
-        """make_id  gives a router of a mode that has no id one"""
+        """Begins with no sections.
+
+        make_id  returns an id for a router without one, by its mode
+        """
         self.entities: list[ConfiguredEntity] = []
         self.faults: list[Fault] = []
         self.warned: list[Warned] = []
@@ -109,8 +112,8 @@ class Validation:
         self._refuse = refuse
         self._names = UniqueNames()
         self._numbers: dict[str, int] = {}
-        # The names that the sections of each type give, valid or not: one wrong attribute is one fault, and not also
-        # that of each section that names this one.
+        # The names that the sections of each type give, valid or not. So a wrong attribute is one fault, and not
+        # another fault in each section that refers to this one.
         self._given: dict[str, set[str]] = {name: set() for name in APPLY_ORDER}
         self._named = Named(names=self._given, is_service=is_service)
         self._at_fault: set[str] = set()
@@ -119,11 +122,14 @@ class Validation:
         return (each for each in self.entities if each.type == short_name)
 
     def ordered(self) -> tuple[ConfiguredEntity, ...]:
-        """The entities in the order in which they take effect; those of one type stay in that of the files."""
+        """Returns the entities in the order in which they take effect.
+
+        Entities of one type keep the order of the files.
+        """
         return tuple(sorted(self.entities, key=lambda each: APPLY_ORDER.index(each.type)))
 
     def add(self, sections: Iterable[Section], *, only: str | None = None) -> None:
-        """Validate all; keep those of the type `only`, or all."""
+        """Validates all sections. Keeps those of the type `only`, or all."""
         for section in sections:
             entity_type = self._schema.find(section.type)
             if entity_type is None or entity_type.short_name not in APPLY_ORDER:
@@ -137,7 +143,10 @@ class Validation:
                 self._blame(section, entity_type, error)
 
     def complete(self) -> None:
-        """After the main file: add what is always there, and check what rests on several sections."""
+        """Completes the validation after the main file.
+
+        Adds the permanent entities, and checks rules over several sections.
+        """
         self._add_missing()
         for each in self.entities:
             entity_type = self._schema.types[each.type]
@@ -146,9 +155,9 @@ class Validation:
                 self._note(error, each.source, each.type, attribute)
 
     def dropped(self) -> Iterator[LeftOut]:
-        """The entities that the running router refuses, each by itself, with errors in its log (§1.4).
+        """Yields the entities that the running router refuses one by one, with errors in its log (§1.4).
 
-        They pass through the very function by which it takes in all others. Not for the start, which finds them itself.
+        Uses the same function as the router. Startup does not call this, because it finds these entities itself.
         """
         existing = {kind.name: Existing() for kind in KINDS if isinstance(kind, CoreKind)}
         for number, each in enumerate(self.ordered()):
@@ -212,7 +221,7 @@ class Validation:
             errors.append(error)
 
     def _add(self, entity_type: EntityType, made: ConfiguredEntity) -> None:
-        """Errors: ValidationError."""
+        """Adds an entity under its name and identity. Errors: ValidationError."""
         number = self._numbers.get(made.type, 0)
         identity = kind_of(entity_type).identity(entity_type, made.attributes, number)
         named = {**made.attributes, "name": default_name(made.attributes, identity), "identity": identity}
@@ -223,7 +232,7 @@ class Validation:
         self.entities.append(replace(made, attributes=named))
 
     def _add_missing(self) -> None:
-        """The entities that are always there: router, policy, one log per module."""
+        """Adds the entities that always exist: router, policy, one log per module."""
         wanted: list[tuple[str, dict[str, object]]] = [
             (name, {}) for name in ("router", "policy") if not any(self.of_type(name))
         ]
@@ -238,14 +247,14 @@ class Validation:
                 self._note(error, SourceLocation(), name, "")
 
     def _with_defaults(self, entity_type: EntityType, attributes: dict[str, object]) -> dict[str, object]:
-        """Defaults that are not constants."""
+        """Adds the defaults that are not constants."""
         if entity_type.short_name == "router" and attributes.get("id") is None:
             attributes["id"] = self._make_id(str(attributes["mode"]))
         return kind_of(entity_type).completed(attributes)
 
     def _whole_errors(self, entity_type: EntityType, each: ConfiguredEntity) -> Iterator[ValidationError]:
         kind = kind_of(entity_type)
-        if "router" not in self._at_fault:  # the mode may be what is wrong; its section may stand after the listeners
+        if "router" not in self._at_fault:  # the mode itself may be wrong; its section may come after the listeners
             mode = str(next(self.of_type("router")).attributes["mode"])
             title = entity_type.title(each.attributes)
             if (problem := kind.role_problem(title, each.attributes, mode)) is not None:
@@ -258,7 +267,7 @@ class Validation:
 
     def _look_at_read_only(self, entity_type: EntityType, section: Section, name: str) -> None:
         attribute = entity_type.attributes.get(entity_type.canonical_names.get(name, ""))
-        # Of types that can be updated the schema says what an update may give, and the file may give more.
+        # For types that can be updated, the schema says what an update may give. The file may give more.
         is_open = "UPDATE" in entity_type.operations or kind_of(entity_type).deprecation is not None
         if attribute is None or is_open or not attribute.is_read_only:
             return
@@ -290,7 +299,7 @@ class Validation:
         self.faults.append(fault)
 
     def _warn_of(self, section: Section, module: str, text: str) -> None:
-        """A warning about a section, with its place."""
+        """Adds a warning about a section, with its place."""
         source = section.source
         self._warn(module, f"{text} ({source.file}:{source.line})" if source.line is not None else text)
 
@@ -299,7 +308,7 @@ class Validation:
 
 
 def _ignore(_module: str, _text: str) -> None:
-    """A warning that is said elsewhere."""
+    """Ignores a warning that is reported elsewhere."""
 
 
 def _errors_of_form(entity_type: EntityType, section: Section) -> Iterator[ValidationError]:
@@ -308,12 +317,12 @@ def _errors_of_form(entity_type: EntityType, section: Section) -> Iterator[Valid
         yield RuleError(f"'identity' attribute cannot be specified: {text} gets one", "identity")
     for name, value in section.attributes.items():
         if value is None:
-            # It would stand for the default, which may be the laxer one.
+            # A null would mean the default, which may be less strict.
             yield ValidationError(f"{entity_type.long_name}: '{name}' is null: give it a value, or leave it out", name)
 
 
 def _canonical(entity_type: EntityType, source: SourceLocation) -> SourceLocation:
-    """The source with canonical names of attributes."""
+    """Returns the source with canonical names of attributes."""
     names = entity_type.canonical_names
     places = {(names.get(str(name), name), *inside): place for (name, *inside), place in source.places.items()}
     return replace(source, places=places)

@@ -1,4 +1,4 @@
-"""Text of values for logs and error texts: bounded, on one line, with secrets hidden.
+"""Text of values for logs and error texts: limited, on one line, with secrets hidden.
 
 Sources: docs/spec/management.md §2.6 (hidden values), §6.5.
 """
@@ -8,27 +8,27 @@ from collections.abc import Iterable, Mapping
 from policy.files.redaction import is_secret_name
 
 HIDDEN = "*******"
-# A log line holds 2048 bytes; more would only be built to be cut off, at the cost of the sender of the largest request.
+# A log line holds 2048 bytes. More text would cost time, and then be cut off: large requests would be expensive.
 MAX_SHOWN_CHARACTERS = 1800
-# A request nested a thousand levels deep would exhaust the stack of the code that prints it.
+# Printing a request nested a thousand levels deep would exhaust the stack.
 MAX_SHOWN_DEPTH = 8
 
 
 def hide_secrets(attributes: Mapping[str, object], secrets: Iterable[str]) -> dict[str, object]:
-    """The same map with the values of `secrets` replaced; absent and null values stay so."""
+    """Returns the same map with the values of `secrets` hidden. Absent and null values stay unchanged."""
     hidden = frozenset(secrets)
     return {name: HIDDEN if name in hidden and value is not None else value for name, value in attributes.items()}
 
 
 def shown(value: object, limit: int = MAX_SHOWN_CHARACTERS) -> str:
-    """`value` as Python would write it, in at most `limit` characters and a mark where it was cut."""
+    """Returns `value` as Python would write it, in at most `limit` characters and a mark if it was cut."""
     pieces: list[str] = []
     left = _show(value, limit, MAX_SHOWN_DEPTH, pieces)
     return "".join(pieces) + ("..." if left < 0 else "")
 
 
 def _show(value: object, left: int, depth: int, pieces: list[str]) -> int:
-    """Append the text of `value`; returns the characters left, negative once something was cut."""
+    """Appends the text of `value`. Returns the characters left, which are negative after a cut."""
     if left < 0:
         return left
     if isinstance(value, Mapping | list | tuple):
@@ -43,7 +43,8 @@ def _show(value: object, left: int, depth: int, pieces: list[str]) -> int:
             if is_map:
                 assert isinstance(value, Mapping)
                 left = _put(f"{_scalar(item, left)}: ", left, pieces)
-                # Also hides a secret under a misspelt name, which is when error texts quote it. Names are never hidden.
+                # Also hides a secret under a misspelt name, since error texts quote such names. Names themselves are
+                # never hidden.
                 if is_secret_name(item) and value[item] is not None:
                     left = _put(HIDDEN, left, pieces)
                 else:
@@ -64,7 +65,7 @@ def _put(text: str, left: int, pieces: list[str]) -> int:
 
 
 def _scalar(value: object, left: int) -> str:
-    """repr of the plain type a value behaves like: a wire `uint(3)` is 3."""
+    """Returns the repr of the plain type of a value: a wire `uint(3)` is 3."""
     left = max(left, 0)
     if isinstance(value, str):
         return repr(str(value[: left + 1]))

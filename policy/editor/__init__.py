@@ -1,1 +1,1 @@
-"""The language server of `qdpolicy`: what an editor shows while somebody writes a policy or a configuration."""
+"""The language server of `qdpolicy`: what an editor shows while a user writes a policy or a configuration."""

@@ -1,6 +1,7 @@
-"""Has texts checked by a worker process, one request at a time.
+"""Lets a worker process check texts, one request at a time.
 
-A check that has become pointless, or that takes too long, is ended with its process; the next request starts another.
+A check that is no longer needed, or takes too long, is ended together with its process. The next request starts
+another.
 """
 
 import asyncio
@@ -15,22 +16,25 @@ from typing import Any, Final
 import policy
 from policy.editor.worker import MAX_MESSAGE_BYTES
 
-# A check of 1,000 vhosts takes seconds, on a busy machine tens of them. What takes longer than this holds no more news
-# for somebody who types.
+# A check of 1,000 vhosts takes seconds, on a busy machine tens of seconds. A result after this time no longer helps the
+# user.
 DEADLINE_S: Final = 60.0
 
 Answer = dict[str, Any]
 
 
 class Analyst:
-    """The worker process, as long as there is one. `answer` must not be called before the last call has ended."""
+    """The worker process, if it is running. `answer` must not be called before its last call has ended."""
 
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
         self._deadline_s = deadline_s
         self._process: asyncio.subprocess.Process | None = None
 
     async def answer(self, request: Mapping[str, Any]) -> Answer | None:
-        """The worker's answer; None when it was ended, or has died. After the deadline an answer that says so."""
+        """Returns the worker's answer.
+
+        None if it was ended, or has died. After the deadline, returns a failure that says so.
+        """
         try:
             return await asyncio.wait_for(self._exchange(request), self._deadline_s)
         except TimeoutError:
@@ -41,17 +45,17 @@ class Analyst:
             return None
 
     def end(self) -> None:
-        """End the process, and so the check under way."""
+        """Ends the process, and so the current check."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def close(self) -> None:
-        """As `end`; afterwards the process is gone."""
+        """Ends the process and waits until it is gone."""
         self.end()
         process, self._process = self._process, None
         if process is not None:
-            # What it has said is of no use any more; but only with its output read it is gone.
+            # The answer is no longer needed, but the process ends only after its output has been read.
             await process.communicate()
 
     async def _exchange(self, request: Mapping[str, Any]) -> Answer:
@@ -69,7 +73,7 @@ class Analyst:
 
 
 async def _started() -> asyncio.subprocess.Process:
-    # The editor's current folder is somebody's project: -P keeps Python from importing modules out of it.
+    # The editor's current folder is a user's project: -P keeps Python from importing modules from it.
     command = (sys.executable, "-P", "-m", "policy.editor.worker")
     (package,) = policy.__path__
     path = os.pathsep.join(filter(None, (str(Path(package).parent), os.environ.get("PYTHONPATH"))))

@@ -1,6 +1,6 @@
-"""The findings of lint in a project with open files, in the form in which they cross to the editor.
+"""Lint findings for a project with open files, as plain values for the editor.
 
-A request and its answer are plain values, for they pass between two processes:
+A request and its answer are plain values, because two processes exchange them:
 
 request   {"file": name, "buffers": {name: text}, "encoding": "utf-16", "roots": [folder], "now": seconds}
 answer    {"files": {name: [diagnostic]}, "policy": {...}, "names": {...}, "problem": text or ""}
@@ -22,7 +22,7 @@ from policy.lint.ignoring import with_levels, without_known
 from policy.lint.places import fix_offset
 from policy.lint.rules import check_all
 
-# What an editor can show of one file, and what it needs to offer names.
+# Limits of what an editor can show for one file, and of the names that it offers.
 MAX_DIAGNOSTICS: Final = 500
 MAX_NAMES: Final = 1_000
 _MAX_WORD_CHARACTERS: Final = 200
@@ -30,19 +30,19 @@ _WORD: Final = re.compile(r'"[^"\n]*"|[^\s:,{]+')
 
 
 class Checker:
-    """Checks one project after the other. Remembers how open files were when they could last be read."""
+    """Checks one project after another. Remembers the last readable text of each open file."""
 
     def __init__(self) -> None:
         self._readable: dict[str, str] = {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request, both as above."""
+        """Returns the answer to a request, in the forms above."""
         file, buffers, encoding = str(request["file"]), request["buffers"], str(request["encoding"])
         loaded = load_project(file, buffers)
         unreadable = {name for name, _ in loaded.problems}
         self._remember(loaded, buffers)
         for name in sorted(unreadable & self._readable.keys()):
-            # So that the other files are not blamed for what is half typed here.
+            # So that other files get no errors because this one is incomplete at the moment.
             earlier = Loaded(buffers={name: self._readable[name]})
             load_file(Path(name), earlier)
             loaded.entities += earlier.entities
@@ -78,7 +78,7 @@ def _diagnostics(
     text = with_plain_line_ends(loaded.texts.get(name, loaded.buffers.get(name, "")))
     positions = Positions(text, encoding)
     problems = (_of_problem(problem, positions) for file, problem in loaded.problems if file == name)
-    # What is found in the text as it was stands elsewhere by now.
+    # Findings in an earlier text are at other places now.
     findings = (_of_finding(each, positions) for each in found if each.file == name and is_readable)
     return [*islice(problems, MAX_DIAGNOSTICS), *islice(findings, MAX_DIAGNOSTICS)]
 
@@ -117,7 +117,10 @@ def _span(positions: Positions, start: int, length: int) -> list[tuple[int, int]
 
 
 def _policy(loaded: Loaded) -> dict[str, Any]:
-    """What the rights of a user depend on beside his vhost; nothing where the configuration is not known."""
+    """Returns the settings, beside the vhost, on which a user's rights depend.
+
+    Empty if the configuration is not known.
+    """
     if not loaded.is_configuration:
         return {}
     written = {"enableVhostPolicy": "no", **loaded.policy}

@@ -1,4 +1,4 @@
-"""What may be written at a place: sections, attributes, values, and names that the project has already.
+"""Suggests what a user may write at a place: sections, attributes, values, and names in the project.
 
 Pure. Sources: schemas/policy.json, schemas/management.json.
 """
@@ -13,7 +13,7 @@ from policy.editor.vocabulary import REFERENCES, VHOST, Attribute, attributes_at
 from policy.groups import ADDRESS_KEYS, DENY_KEYS
 from policy.vhosts import ANY_USER, CONNECTOR_GROUP, DEFAULT_GROUP
 
-# What an editor can show; a policy may have hundreds of thousands of users.
+# The maximum that an editor can show; a policy may have hundreds of thousands of users.
 MAX_OFFERS: Final = 300
 _RIGHTS: Final = ("observer", "operator", "administrator", "none", "host", "read *")
 _LISTS: Final = frozenset({"users", "remoteHosts", "aliases", "authenticatorGroups", "management"})
@@ -28,11 +28,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The names a project has already.
+    """The names that a project already has.
 
     groups    of all vhosts
     users     in all groups
-    sections  type -> the names of its sections; of vhosts their hostnames
+    sections  type -> the names of its sections; for vhosts their hostnames
     """
 
     groups: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Replace the text from `start` to `end` by `text`."""
+    """A suggestion: replace the text from `start` to `end` by `text`."""
 
     label: str
     kind: Kind
@@ -55,7 +55,7 @@ class Offer:
 
 
 def offers_at(cursor: Cursor, text: str, offset: int, names: Names, *, is_conf: bool) -> tuple[Offer, ...]:
-    """What an editor offers at an offset. It compares them with the word that is there already."""
+    """Returns the suggestions at an offset. The editor compares them with the word that is already there."""
     if cursor.role is Role.TYPE:
         found = _sections(cursor, text, is_conf=is_conf)
     elif cursor.role is Role.NAME:
@@ -102,7 +102,7 @@ def _attributes(cursor: Cursor, text: str, names: Names, *, is_conf: bool) -> It
 
 
 def _key(cursor: Cursor, text: str, name: str, kind: Kind, detail: str, documentation: str, *, is_conf: bool) -> Offer:
-    """A name, with the quotes and the colon that are not there yet."""
+    """Returns a suggestion of a name, with the quotes and the colon that are still missing."""
     end = cursor.end + cursor.is_closed
     colon = "" if _goes_on(text, end, ":") else ": "
     before, after = ("", '"') if cursor.is_quoted else ("", "") if is_conf else ('"', '"')
@@ -155,11 +155,11 @@ def _known_values(cursor: Cursor, attribute: Attribute, names: Names) -> Iterabl
 
 
 def _quoted(cursor: Cursor, word: str, kind: Kind, documentation: str = "") -> Offer:
-    """A word for between the quotes, with the second where it is missing."""
+    """Returns a suggestion of a word inside quotes, with the closing quote if it is missing."""
     text = word if cursor.is_closed else f'{word}"'
     return Offer(label=word, kind=kind, text=text, start=cursor.start, end=cursor.end, documentation=documentation)
 
 
 def _goes_on(text: str, at: int, mark: str) -> bool:
-    """Is the mark the next thing in the line?"""
+    """Returns whether the mark follows next in the line."""
     return text[at : at + 100].lstrip(" \t").startswith(mark)

@@ -1,7 +1,7 @@
-"""Where in a policy or a configuration a place is: the section, the names around it, the word at it.
+"""Finds the context of a place in a policy or a configuration: the section, the enclosing names, the word.
 
-Pure. The text may be half typed or anything at all: nothing is refused here, and what makes no sense is passed over.
-Only what stands before the place counts, from the beginning of its section on.
+Pure. The text may be incomplete or arbitrary: nothing is refused, and text that makes no sense is skipped. Only the
+text before the place counts, from the beginning of its section.
 """
 
 import re
@@ -19,13 +19,13 @@ _CONF_SECTION: Final = re.compile(r"^[ \t]*[A-Za-z0-9_-]+[ \t]*\{", re.MULTILINE
 _MARKS: Final = ("{", "}", "[", "]", ":", ",", "\n")
 _MAP: Final = re.compile(r"[ \t]*(?:\{(?!user\})|\[)")
 _REST_OF_LINE: Final = re.compile(r"[^\n]*")
-# Stop a section of millions of brackets and names from holding up what is shown while somebody types: about a second.
+# Stops a section of millions of brackets and names from delaying the display while a user types: about a second.
 _MAX_TOKENS: Final = 200_000
 _MAX_TOKENS_BEHIND: Final = 5_000
 
 
 class Role(Enum):
-    """What stands at a place: the type of a section, a name, or the value of one."""
+    """The kind of text at a place: the type of a section, a name, or the value of one."""
 
     TYPE = "type"
     NAME = "name"
@@ -35,11 +35,13 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """section     its type, "" outside of one
-    path        the names around the place inside the section, the attribute's own too where it is a value; list
-                indexes are not among them
-    start, end  of the word, without its quotes; both the place itself where there is none
-    is_quoted   does the word begin with a quote, and is it closed?
+    """The context of a place.
+
+    section     its type, "" outside of one
+    path        the names around the place inside the section, including the attribute's own if it is a value; without
+                list indexes
+    start, end  of the word, without its quotes; both equal the place if there is no word
+    is_quoted   whether the word begins with a quote; `is_closed` whether it also ends with one
     siblings    the names in the same map
     """
 
@@ -78,14 +80,14 @@ class _Word:
 
 
 def cursor_at(text: str, offset: int, *, is_conf: bool) -> Cursor:
-    """What is at an offset of a text, whose lines end with `\\n`."""
+    """Returns the context at an offset of a text whose lines end with `\\n`."""
     start = _beginning(text, offset, _CONF_SECTION if is_conf else _JSON_ELEMENT)
     scan = _Scan(text, offset, is_conf=is_conf, is_inside=start > 0)
     return scan.cursor(start)
 
 
 def _beginning(text: str, offset: int, pattern: re.Pattern[str]) -> int:
-    """Where the section around the offset begins, 0 where none is found."""
+    """Returns the beginning of the section around the offset, 0 if none is found."""
     start = 0
     for match in pattern.finditer(text, 0, offset):
         start = match.start()
@@ -93,7 +95,7 @@ def _beginning(text: str, offset: int, pattern: re.Pattern[str]) -> int:
 
 
 def item_at(cursor: Cursor, offset: int) -> tuple[str, int, int]:
-    """The item of a list with commas that is at the offset, with its beginning and end."""
+    """Returns the item of a comma-separated list at the offset, with its beginning and end."""
     inside = min(max(offset - cursor.start, 0), len(cursor.word))
     before, after = cursor.word[:inside], cursor.word[inside:]
     begin = before.rfind(",") + 1
@@ -105,11 +107,11 @@ def item_at(cursor: Cursor, offset: int) -> tuple[str, int, int]:
 
 
 class _Scan:
-    """Goes through the text once. `found` is what is at the offset, as soon as it is known."""
+    """Scans the text once. `found` is the context at the offset, as soon as it is known."""
 
     def __init__(self, text: str, offset: int, *, is_conf: bool, is_inside: bool) -> None:
         self.text, self.offset, self.is_conf = text, offset, is_conf
-        # A JSON text that is read from an element on is inside the array around all of them.
+        # A JSON text that is read from an element on is inside the outermost array.
         self.frames: list[_Frame] = [_Frame("[")] if is_inside and not is_conf else []
         self.section = ""
         self.last: _Word | None = None
@@ -166,7 +168,7 @@ class _Scan:
                     yield value
 
     def _has_bare_value(self, at: int) -> bool:
-        """Is the rest of the line a value as a `.conf` has it?"""
+        """Returns whether the rest of the line is a value in `.conf` syntax."""
         is_name = self.last is not None and not (self.last.is_quoted and len(self.frames) > 1)
         return self.is_conf and is_name and bool(self.frames) and _MAP.match(self.text, at) is None
 
@@ -236,7 +238,10 @@ class _Scan:
 
 
 def _bare_value(text: str, at: int) -> _Word | None:
-    """The value from `at` to the end of the line, without its comment, comma and quotes. None: there is none."""
+    """Returns the value from `at` to the end of the line, without its comment, comma and quotes.
+
+    None if there is none.
+    """
     rest = text[at : _end_of_line(text, at)]
     value = re.sub(r"(?:^|[ \t])#.*", "", rest).rstrip().removesuffix(",").rstrip()
     start = at + len(value) - len(value.lstrip())
@@ -251,7 +256,7 @@ def _bare_value(text: str, at: int) -> _Word | None:
 
 
 def _begins_line(text: str, at: int) -> bool:
-    """Are there only blanks before it in its line?"""
+    """Returns whether only blanks precede the place in its line."""
     while at > 0 and text[at - 1] in " \t":
         at -= 1
     return at == 0 or text[at - 1] == "\n"
@@ -263,6 +268,6 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _ends_with_escape(token: str) -> bool:
-    """Does the last quote belong to a backslash before it?"""
+    """Returns whether the last quote is escaped by a backslash."""
     inside = token[1:-1]
     return (len(inside) - len(inside.rstrip("\\"))) % 2 == 1

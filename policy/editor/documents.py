@@ -1,4 +1,4 @@
-"""The open files, and what is known about each. Reads nothing."""
+"""The open files, and the results of their checks. Reads no files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ _SUFFIXES: Final = (".json", ".conf")
 class Document:
     """One version of an open file.
 
-    file         its absolute path; of one that is no file on the disk a name that is no path
+    file         its absolute path; for a document that is not on disk, a name that is not a path
     text         lines end with \\n
-    readable     the text when it could last be read; its own as long as nothing is known
-    diagnostics  as `policy.editor.checking` gives them, of this version; None: not checked yet
-    policy       attributes of the router's `policy` section, {} where they are not known
+    readable     the last text that could be read; this text until the first check
+    diagnostics  of this version, as from `policy.editor.checking`; None: not checked yet
+    policy       attributes of the router's `policy` section, {} if they are not known
     """
 
     uri: str
@@ -43,7 +43,10 @@ class Document:
 
 
 def opened(uri: str, text: str, version: int, encoding: str, language: str) -> Document | None:
-    """A file that was opened; None where its name and language say that it is none of ours."""
+    """Returns a document for a file that was opened.
+
+    None if its name and language show that it is not a policy file.
+    """
     file = _file_of(uri)
     if not file.endswith(_SUFFIXES):
         if not language.startswith(("json", "qdrouterd")):
@@ -54,7 +57,7 @@ def opened(uri: str, text: str, version: int, encoding: str, language: str) -> D
 
 
 def changed(document: Document, text: str, version: int) -> Document:
-    """The next version of an open file."""
+    """Returns the next version of an open file."""
     return Document(
         uri=document.uri,
         file=document.file,
@@ -68,12 +71,12 @@ def changed(document: Document, text: str, version: int) -> Document:
 
 
 def _plain(text: str) -> str:
-    """The text as a file could hold it: half of a surrogate pair is `?`."""
+    """Returns the text as a file could hold it: half of a surrogate pair becomes `?`."""
     return with_plain_line_ends(text.encode("utf-8", "replace").decode())
 
 
 def _file_of(uri: str) -> str:
-    """The path of a file URI, else the URI without what would make it a path."""
+    """Returns the path of a file URI. For any other URI, returns a name that is not a path."""
     try:
         parts = urlsplit(uri)
     except ValueError:

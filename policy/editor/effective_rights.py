@@ -1,6 +1,6 @@
 """The rights of one user or group, as a page in Markdown.
 
-Pure. The rights are those of `policy.analysis.grants`: what the router would compile from the vhost as it stands.
+Pure. The rights are those of `policy.analysis.grants`: those that the router would compile from the vhost as written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from policy.vhosts import ANY_USER, CONNECTOR_GROUP, DEFAULT_GROUP
 
 MAX_SHOWN_ITEMS = 12
 _MAX_CHARACTERS = 80
-_NOBODY = "\0"  # no name of a user that a file can have
+_NOBODY = "\0"  # a user name that no file can contain
 
 
 def rights_of_user(vhost: Section, policy: Mapping[str, object], user: str, now: float) -> str:
-    """The rights of `user` at a vhost; "" when the router would refuse it.
+    """Returns the rights of `user` at a vhost; "" if the router would refuse it.
 
     policy  attributes of the `policy` section
     now     seconds since 1970 UTC
@@ -38,7 +38,7 @@ def rights_of_user(vhost: Section, policy: Mapping[str, object], user: str, now:
 
 
 def rights_of_group(vhost: Section, policy: Mapping[str, object], group: str, now: float) -> str:
-    """The rights of the members of a group, likewise."""
+    """Returns the rights of the members of a group; "" if the router would refuse the vhost."""
     ruleset = _compiled(vhost, policy)
     if ruleset is None:
         return ""
@@ -66,13 +66,13 @@ def rights_of_group(vhost: Section, policy: Mapping[str, object], group: str, no
 
 
 def code(text: str) -> str:
-    """A text from a file as Markdown shows it: nothing in it is markup or a link."""
+    """Returns a text from a file as Markdown code, so that nothing in it acts as markup or a link."""
     shown = printable(text).replace("`", "'")
     return f"`{shown[:_MAX_CHARACTERS]}{'…' if len(shown) > _MAX_CHARACTERS else ''}`" if shown else "`''`"
 
 
 def _compiled(vhost: Section, policy: Mapping[str, object]) -> Ruleset | None:
-    """The ruleset of this vhost alone, in force. None: the router refuses it, for what lint says."""
+    """Returns the ruleset of only this vhost, enabled. None if the router refuses it; lint says why."""
     settings = {key: policy[key] for key in ("maxMessageSize",) if policy.get(key) is not None}
     settings["enableVhostPolicy"] = True
     try:
@@ -82,7 +82,7 @@ def _compiled(vhost: Section, policy: Mapping[str, object]) -> Ruleset | None:
 
 
 def _with_numeric_hosts(attributes: Mapping[str, object]) -> Mapping[str, object]:
-    """The attributes without host names in `remoteHosts`: no name is looked up while somebody types."""
+    """Returns the attributes without host names in `remoteHosts`: no name is looked up while a user types."""
     groups = attributes.get("groups")
     if not isinstance(groups, Mapping):
         return attributes

@@ -1,6 +1,6 @@
-"""What an editor shows of the thing under the pointer: its description, and the rights that come of it.
+"""Describes the word under the pointer for an editor, and shows the resulting rights.
 
-Pure. Sources: schemas/policy.json, schemas/management.json, the rules of lint.
+Pure. Sources: schemas/policy.json, schemas/management.json, the lint rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ _BY_ID = {rule.ID: rule for rule in RULES}
 
 
 def rule_page(rule_id: str) -> str:
-    """The explanation of a rule of lint, in Markdown; "" when there is no such rule."""
+    """Returns the explanation of a lint rule, in Markdown; "" if there is no such rule."""
     rule = _BY_ID.get(rule_id)
     return f"**{rule.ID}: {rule.TITLE}** ({rule.FAMILY})\n\n{why(rule)}" if rule is not None else ""
 
 
 def description_at(cursor: Cursor) -> str:
-    """What the schemas say of the section or attribute at a place, in Markdown; "" for nothing."""
+    """Returns the schema's description of the section or attribute at a place, in Markdown; "" if there is none."""
     if cursor.role is Role.TYPE:
         about = section_types().get(cursor.word)
         return f"`{cursor.word}`\n\n{about}" if about is not None else ""
@@ -38,7 +38,7 @@ def description_at(cursor: Cursor) -> str:
 
 
 def asks_for_rights(cursor: Cursor) -> bool:
-    """Is the place the name of a group, or a user in a group's list?"""
+    """Returns whether the place is the name of a group, or a user in a group's list."""
     if cursor.section != VHOST or not cursor.word:
         return False
     if cursor.role is Role.NAME:
@@ -49,11 +49,11 @@ def asks_for_rights(cursor: Cursor) -> bool:
 def rights_at(
     cursor: Cursor, offset: int, place: Place, text: str, file: str, policy: Mapping[str, object], now: float
 ) -> str:
-    """The rights of the user or group at a place, in Markdown; "" where they cannot be known.
+    """Returns the rights of the user or group at a place, in Markdown; "" if they cannot be known.
 
-    place   line and column of the offset, from 1 on
-    text    of the whole file, as it was when it could last be read
-    policy  attributes of the router's `policy` section, {} where it is not known
+    place   line and column of the offset, 1-based
+    text    the last readable text of the whole file
+    policy  attributes of the router's `policy` section, {} if it is not known
     """
     is_user = cursor.role is Role.VALUE
     group = cursor.path[1] if is_user else cursor.word
@@ -74,7 +74,7 @@ def _sections(text: str, file: str) -> Sequence[Section]:
 
 
 def _vhost_around(sections: Sequence[Section], place: Place, group: str) -> Section | None:
-    """The vhost that begins last before the place, of those with the group."""
+    """Returns the last vhost that begins before the place and has the group."""
     found = None
     for section in sections:
         groups = section.attributes.get("groups")

@@ -1,6 +1,6 @@
 """The fixes of lint as edits of an open text.
 
-Pure. An edit is made only where the text still has what the fix replaces.
+Pure. An edit is made only if the text still contains what the fix replaces.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from policy.lint.mending import harm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Replace what is at `span` by `new`. is_safe: the policy permits the same as before"""
+    """Replaces the text at `span` by `new`. is_safe: the policy permits the same as before"""
 
     rule: str
     span: Span
@@ -28,7 +28,7 @@ class Edit:
 
 
 def edits_in(diagnostics: Iterable[Mapping[str, Any]], positions: Positions) -> tuple[Edit, ...]:
-    """The fixes of diagnostics that can still be made, as `policy.editor.checking` gives them."""
+    """Returns the fixes that can still be made, from diagnostics of `policy.editor.checking`."""
     found = []
     for diagnostic in diagnostics:
         if (fix := diagnostic["fix"]) is None:
@@ -47,7 +47,7 @@ def edits_in(diagnostics: Iterable[Mapping[str, Any]], positions: Positions) -> 
 
 
 def safe_edits(edits: Iterable[Edit], positions: Positions, file: str) -> tuple[Edit, ...]:
-    """All safe edits that can be made at once; none when the policy would not mean the same afterwards."""
+    """Returns all safe edits that can be made together; none if they would change the meaning of the policy."""
     text, end = positions.text, len(positions.text)
     chosen = []
     for edit in sorted((edit for edit in edits if edit.is_safe), key=lambda edit: edit.span, reverse=True):

@@ -1,6 +1,6 @@
-"""What an editor is sent, in the words of the Language Server Protocol 3.17: diagnostics, hovers, completions, fixes.
+"""Messages to an editor in the terms of the Language Server Protocol 3.17: diagnostics, hovers, completions, fixes.
 
-Pure but for the clock: hovers tell who may connect now.
+Pure, except for the clock: hovers show who may connect now.
 """
 
 import time
@@ -16,7 +16,7 @@ from policy.editor.hover import asks_for_rights, description_at, rights_at, rule
 from policy.editor.mends import Edit, edits_in, safe_edits
 from policy.editor.positions import Span
 
-# Looking whether all fixes together are safe takes as long as checking.
+# To find out whether all fixes together are safe takes as long as a check.
 _MAX_FIXED_CHARACTERS: Final = 300_000
 
 _SEVERITIES: Final = {
@@ -65,7 +65,7 @@ def hover_at(document: Document, position: types.Position) -> types.Hover | None
     if asks_for_rights(cursor):
         line_start = document.text.rfind("\n", 0, offset) + 1
         at = (position.line + 1, offset - line_start + 1)
-        # Of the text as it is, if it can be read; else as it was.
+        # The current text if it can be read; else the last readable one.
         for text in dict.fromkeys((document.text, document.readable)):
             if rights := rights_at(cursor, offset, at, text, document.file, document.policy, time.time()):
                 parts.append(rights)
@@ -127,7 +127,10 @@ def actions_for(document: Document, params: types.CodeActionParams) -> list[type
 
 
 def _is_asked(only: Sequence[types.CodeActionKind | str], kind: str) -> bool:
-    """Kinds are a hierarchy: `source` asks for `source.fixAll.qdpolicy`."""
+    """Returns whether the client asked for a kind.
+
+    Kinds are a hierarchy: `source` includes `source.fixAll.qdpolicy`.
+    """
     names = [str(getattr(each, "value", each)) for each in only]
     return any(name in ("", kind) or kind.startswith(f"{name}.") for name in names)
 

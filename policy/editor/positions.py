@@ -1,6 +1,6 @@
-"""Offsets in a text, and the positions by which an editor names them.
+"""Converts between offsets in a text and the positions that an editor uses.
 
-Pure. A position is a line and a number of code units in it, both from 0 on; how long a character is depends on the
+Pure. A position is a line and a number of code units in it, both 0-based. The units of a character depend on the
 encoding that editor and server agreed on. Source: Language Server Protocol 3.17, Position.
 """
 
@@ -15,7 +15,7 @@ _CODECS: Final = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"
 
 
 def with_plain_line_ends(text: str) -> str:
-    """The text with `\\n` for each of the three line ends that editors know; its lines stay as they are."""
+    """Returns the text with `\\n` for each of the three line ends that editors know. Its lines stay the same."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -23,7 +23,10 @@ class Positions:
     """The positions in one text, whose lines end with `\\n`."""
 
     def __init__(self, text: str, encoding: str) -> None:
-        """encoding  utf-8, utf-16 or utf-32"""
+        """Finds the lines.
+
+        encoding  utf-8, utf-16 or utf-32
+        """
         self.text = text
         self._encoding = encoding
         self._is_plain = text.isascii() or encoding == "utf-32"
@@ -32,11 +35,12 @@ class Positions:
         while at >= 0:
             self._starts.append(at + 1)
             at = text.find("\n", at + 1)
-        # Findings come in order, and a policy of thousands of vhosts may be one line: each goes on from the last.
+        # Findings come in order, and a policy of thousands of vhosts may be one line: each search continues from the
+        # last.
         self._known = (0, 0)  # an offset; the units from the beginning of its line
 
     def of(self, offset: int) -> Position:
-        """The position of an offset; of one outside the text, the nearest inside."""
+        """Returns the position of an offset; for one outside the text, the nearest position inside."""
         offset = min(max(offset, 0), len(self.text))
         line = bisect_right(self._starts, offset) - 1
         start = self._starts[line]
@@ -50,7 +54,7 @@ class Positions:
         return line, units
 
     def offset(self, position: Position) -> int:
-        """The offset of a position; of one behind the end of its line, the end of the line."""
+        """Returns the offset of a position; for one after the end of its line, the end of the line."""
         line, units = position
         if line >= len(self._starts):
             return len(self.text)
@@ -65,7 +69,7 @@ class Positions:
         return start + len(written[:size].decode(_CODECS[self._encoding], "ignore"))
 
     def place(self, line: int, column: int) -> int:
-        """The offset of a line and column as lint has them: from 1 on, in characters."""
+        """Returns the offset of a line and column as lint writes them: 1-based, in characters."""
         if not 1 <= line <= len(self._starts):
             return len(self.text)
         end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)

@@ -1,6 +1,6 @@
-"""The files that a router would read together with an open one: its policy folder, and the configuration that names it.
+"""The files that a router would read together with an open one: its policy folder and the configuration that names it.
 
-The texts of open files are those in the editor; the others are read from the disk, regular files only.
+Open files have the text in the editor. All others are read from the disk, regular files only.
 """
 
 import os
@@ -26,7 +26,7 @@ from policy.lint.configuration import ConfigurationError, LintConfiguration, rea
 
 CONFIGURATION: Final = "qdpolicy.toml"
 _CONF: Final = ".conf"
-# Of the configurations that may name a folder of policy files: those beside it and one level up.
+# Limit of configurations examined in each of two folders: the policy folder and its parent.
 _MAX_CONFIGURATIONS: Final = 20
 _MAX_LEVELS: Final = 40
 
@@ -34,9 +34,9 @@ _POLICY_DIR: Final = re.compile(r"policy-?dir", re.IGNORECASE)
 
 
 def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
-    """What a router would read with the file, as `qdpolicy lint` loads it.
+    """Loads the files that a router would read with this one, as `qdpolicy lint` does.
 
-    file     absolute; one that is not on the disk stands for itself
+    file     absolute; a name that is not on the disk is loaded alone
     buffers  file -> text of the open files
     """
     loaded = Loaded(buffers=buffers)
@@ -47,7 +47,7 @@ def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
     is_router = path.suffix == _CONF or _is_json_router(path, buffers)
     configuration = path if is_router else _configuration_of(path.parent, buffers)
     if configuration is None:
-        # Whether a router reads this folder is not known; JSON files of all kinds may lie in it.
+        # It is unknown whether a router reads this folder. It may contain JSON files of all kinds.
         found = _policy_files(path.parent, loaded)
         load_files([each for each in found if each == path or _may_be_policy(each, buffers)], loaded)
         return loaded
@@ -77,7 +77,7 @@ def _no_folder(named: str, loaded: Loaded) -> Problem:
 
 
 def _policy_files(folder: Path, loaded: Loaded) -> list[Path]:
-    """The policy files of a folder, on the disk and open ones that are not there yet."""
+    """Returns the policy files of a folder: those on the disk, and open ones that are not on the disk yet."""
     try:
         names = folder_names(str(folder), is_policy_file) if folder.is_dir() else []
     except OSError as error:
@@ -98,7 +98,7 @@ def _may_be_policy(file: Path, buffers: Mapping[str, str]) -> bool:
 
 
 def _configuration_of(folder: Path, buffers: Mapping[str, str]) -> Path | None:
-    """The configuration beside a folder, or in it, whose policyDir it is."""
+    """Returns the configuration beside a folder, or in it, whose policyDir it is."""
     for file in _configurations(folder, buffers):
         try:
             text = buffers.get(str(file)) or read_text(file)
@@ -121,7 +121,7 @@ def _configurations(folder: Path, buffers: Mapping[str, str]) -> Iterator[Path]:
         except OSError:
             names = []
         new = {Path(file).name for file in buffers if Path(file).parent == place and file.endswith(_CONF)}
-        # The usual name first.
+        # The usual name comes first.
         ordered = sorted({*names, *new}, key=lambda name: (not name.startswith("qdrouterd"), name))
         yield from (place / name for name in ordered[:_MAX_CONFIGURATIONS])
 
@@ -131,7 +131,7 @@ def _is_configuration(name: str) -> bool:
 
 
 def _folder(named: str, configuration: Path) -> Path:
-    """The folder a configuration names, a relative one beside it."""
+    """Returns the folder that a configuration names. A relative one is relative to the configuration."""
     return Path(os.path.normpath(configuration.parent / named))
 
 
@@ -143,9 +143,9 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def lint_configuration(file: str, roots: Sequence[str]) -> tuple[LintConfiguration, Collection[str], Problem | None]:
-    """The project's decisions on lint, and the fingerprints in its baseline; a problem when they cannot be read.
+    """Returns the project's lint settings, the fingerprints in its baseline, and a problem if they cannot be read.
 
-    roots  the folders that are open in the editor: one looks from the file's folder up to the nearest of them
+    roots  the folders that are open in the editor: the search goes from the file's folder up to the nearest of them
     """
     found = _nearest_configuration(file, roots)
     if found is None:

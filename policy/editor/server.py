@@ -1,4 +1,4 @@
-"""The language server: its requests and notifications, by the Language Server Protocol 3.17."""
+"""The language server: its requests and notifications in the Language Server Protocol 3.17."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from policy.editor.session import Session
 
 
 def language_server() -> LanguageServer:
-    """The server with all it answers, not started yet."""
+    """Returns the server with all its handlers, not started yet."""
     server = LanguageServer(
         "qdpolicy", _version(), text_document_sync_kind=types.TextDocumentSyncKind.Full, max_workers=2
     )
@@ -70,9 +70,9 @@ def language_server() -> LanguageServer:
 
 
 def serve() -> None:
-    """Speak to the editor over standard input and output, until it ends the session."""
+    """Serves an editor over standard input and output, until it ends the session."""
     answers = os.fdopen(os.dup(1), "wb")
-    # Whatever else prints: to the log of the editor, never into the protocol.
+    # Other output goes to the log of the editor, never into the protocol.
     sys.stdout.flush()
     os.dup2(2, 1)
     with contextlib.suppress(KeyboardInterrupt):

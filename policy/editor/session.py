@@ -1,7 +1,7 @@
 """The open files of one editor, and the task that has them checked.
 
-The task waits until nobody has typed for a moment, has the project of one changed file checked, and sends what was
-found. All open texts are those of the editor; the others of a project are read from the disk by the worker.
+The task waits until the user has stopped typing for a moment. It then has the project of one changed file checked and
+sends the findings. Open files have the editor's text; the worker reads the other files of a project from the disk.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from policy.editor.documents import Document, changed, opened
 from policy.editor.messages import diagnostic_of
 from policy.files.regular import MAX_POLICY_BYTES
 
-# Nobody wants to be told of a word while writing it.
+# Users do not want messages about a word while they type it.
 DEBOUNCE_S: Final = 0.25
-# A check of a text that has changed meanwhile may go on so long; starting another worker takes about as long.
+# If the text has changed, a running check may still take this long. Starting another worker takes about as long.
 PATIENCE_S: Final = 0.5
 _LOOK_S: Final = 0.05
 _MAX_OTHER_FILES: Final = 50
@@ -35,9 +35,9 @@ class Session:
         self._server = server
         self._analyst = Analyst()
         self._documents: dict[str, Document] = {}
-        self._ours: set[str] = set()  # URIs that have looked like policy once
+        self._ours: set[str] = set()  # URIs whose text has once looked like policy
         self._dirty: dict[str, None] = {}
-        self._elsewhere: dict[str, set[str]] = {}  # a checked document -> other files with diagnostics of its project
+        self._elsewhere: dict[str, set[str]] = {}  # a checked document -> other files of its project with diagnostics
         self._due = 0.0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -67,16 +67,16 @@ class Session:
         self._dirty.pop(uri, None)
         self._publish(uri, [])
         self._tell_elsewhere(uri, {})
-        # What the others of its project say may depend on the text that is given up.
+        # The findings in its project may depend on the text that the editor closes.
         self.mark_all()
 
     def mark_all(self) -> None:
-        """Files on the disk have changed: check everything anew."""
+        """Checks everything again because files on the disk have changed."""
         for uri in self._documents:
             self.mark(uri)
 
     def mark(self, uri: str, wait_s: float = DEBOUNCE_S) -> None:
-        """The document is to be checked."""
+        """Schedules a check of the document."""
         self._dirty[uri] = None
         self._due = asyncio.get_running_loop().time() + wait_s
         self._wake.set()
@@ -103,7 +103,7 @@ class Session:
             await self._analyst.close()
 
     async def _check(self, uri: str) -> None:
-        """Have the project of a document checked, and send what is found of all its open files."""
+        """Has the project of a document checked, and sends the findings in all its open files."""
         del self._dirty[uri]
         document = self._documents[uri]
         if uri not in self._ours and not is_ours(document.text, document.file):
@@ -118,7 +118,7 @@ class Session:
             self._take(answer, document, asked)
 
     async def _answer(self, document: Document, asked: Mapping[str, Document]) -> Answer | None:
-        """None: the text has changed meanwhile, and it took too long to wait for the rest."""
+        """Returns the worker's answer. None if the text changed during the check and the rest took too long."""
         request = {
             "file": document.file,
             "buffers": {each.file: each.text for each in asked.values()},
@@ -134,13 +134,13 @@ class Session:
                 self._analyst.end()
         answer = task.result()
         if answer is None and self._documents.get(document.uri) is document:
-            # The process has died of something else: once more, with another one.
+            # The process died for another reason: try once more with a new one.
             answer = await self._analyst.answer(request)
             return {"failure": "not checked: the process that checks has died of it"} if answer is None else answer
         return answer
 
     def _take(self, answer: Answer, document: Document, asked: Mapping[str, Document]) -> None:
-        """Send the findings to the documents that are still what they were when they were sent to be checked."""
+        """Sends the findings to the documents that have not changed since the check began."""
         failure = answer.get("failure") or answer.get("problem")
         files: Mapping[str, list[dict[str, Any]]] = answer.get("files", {document.file: []})
         for uri, sent in asked.items():
@@ -167,7 +167,7 @@ class Session:
             document.readable = document.text
 
     def _tell_elsewhere(self, uri: str, files: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Show the errors of files that are not open: they keep the router from taking those that are."""
+        """Shows the errors of files that are not open: because of them the router refuses the open ones too."""
         told: set[str] = set()
         for file, found in list(files.items()):
             errors = [each for each in found if each["level"] == "ERROR"]

@@ -1,6 +1,6 @@
-"""The sections and attributes there are, with what the schemas say of them.
+"""The sections and attributes that exist, with their descriptions in the schemas.
 
-Pure. A vhost and its groups come from the schema of policy files, everything else from that of management.
+Pure. A vhost and its groups come from the schema of policy files, everything else from the management schema.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from policy.lint.section_names import section_attributes
 
 VHOST: Final = "vhost"
 _GROUP_TYPE: Final = "vhostUserGroupSettings"
-# Parts of other entities, and what only exists while the router runs.
+# Parts of other entities, and entities that exist only while the router runs.
 _NOT_IN_FILES: Final = frozenset(
     {_GROUP_TYPE, "router.connection.linkRoute", "console", "dummy", "ban", "budget", "authenticatorStats"}
 )
-# Attribute -> the type of section whose name it takes.
+# Attribute -> the type of section to which it refers by name.
 REFERENCES: Final = {
     "sslProfile": "sslProfile",
     "saslPlugin": "authServicePlugin",
@@ -30,10 +30,12 @@ REFERENCES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """expected  what its values look like, "" where the description says it
+    """An attribute as an editor shows it.
+
+    expected  the form of its values, "" if the description says it
     default   as it is written in a file, "" for none
-    values    all there are, () where there are many
-    is_text   is it a text, which JSON has in quotes?
+    values    all possible values, () if there are many
+    is_text   whether it is a text, which JSON puts in quotes
     """
 
     name: str
@@ -47,7 +49,7 @@ class Attribute:
 
 @cache
 def section_types() -> Mapping[str, str]:
-    """The sections of a configuration -> what they are."""
+    """Returns the sections of a configuration -> their descriptions."""
     types: Mapping[str, Any] = schemas.load("management")["entityTypes"]
     return {
         name: str(type_["description"])
@@ -57,7 +59,10 @@ def section_types() -> Mapping[str, str]:
 
 
 def attributes_at(section: str, path: tuple[str, ...]) -> Mapping[str, Attribute]:
-    """The attributes that may stand in the map at `path` of a section, by name; none where any name may, or none."""
+    """Returns the attributes that the map at `path` of a section may have, by name.
+
+    Empty if the map may have any name, or none.
+    """
     if section == VHOST:
         if not path:
             return _vhost_attributes()
@@ -127,7 +132,7 @@ def _examples(form: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def described(attribute: Attribute) -> str:
-    """What the schemas say of an attribute, in Markdown."""
+    """Returns the description of an attribute in the schemas, in Markdown."""
     lines = [f"`{attribute.name}`" + (" (an old name)" if attribute.is_deprecated else ""), "", attribute.description]
     if attribute.expected:
         lines += ["", f"Expected: {attribute.expected}"]

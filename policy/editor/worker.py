@@ -1,7 +1,7 @@
 """The process that checks: it reads requests from its standard input and writes answers to its standard output.
 
-A process of its own, because a check can be ended in the middle only by ending its process. A message is its length in
-four bytes and JSON. Nobody but the language server starts it; it ends with it.
+It is a separate process, because only ending its process can stop a running check. A message is its length in four
+bytes, then JSON. Only the language server starts it, and it ends together with the server.
 """
 
 import gc
@@ -13,14 +13,14 @@ from typing import Any, BinaryIO, Final
 
 from policy.editor.checking import Checker
 
-# Should the server be gone, or hang: a check that takes longer ends with its process.
+# If the server is gone or hangs, a check that takes longer ends with its process.
 LAST_DEADLINE_S: Final = 90
 MAX_MESSAGE_BYTES: Final = 1 << 30
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    # What anything prints is no answer.
+    # Other output must not mix with the answers.
     os.dup2(2, 1)
     checker = Checker()
     while (request := _read(sys.stdin.buffer)) is not None:
@@ -38,13 +38,13 @@ def _answer(checker: Checker, request: dict[str, Any]) -> dict[str, Any]:
     try:
         return checker.answer(request)
     except Exception as error:
-        # A fault of ours in a text that somebody is still typing. The editor goes on.
+        # A bug in our code, met while a user types. The editor keeps working.
         print(f"qdpolicy lsp: {request['file']}: {type(error).__name__}: {error}", file=sys.stderr)
         return {"failure": f"cannot be checked ({type(error).__name__}); this is a fault of qdpolicy"}
 
 
 def _read(stream: BinaryIO) -> dict[str, Any] | None:
-    """The next request; None: there are no more."""
+    """Returns the next request, None if there are no more."""
     size = int.from_bytes(stream.read(4), "big")
     if not 0 < size <= MAX_MESSAGE_BYTES:
         return None

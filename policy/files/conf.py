@@ -1,4 +1,4 @@
-"""Router configurations, `.conf`, read so that every name knows its line and column.
+"""Reads router configurations (`.conf`) so that every name has its line and column.
 
 Pure; no schema is consulted. Source: docs/spec/management.md §1.1, with its Build grammar.
 """
@@ -26,19 +26,19 @@ _MAP = re.compile(r"(\$*[A-Za-z0-9_-]+)[ \t]*:[ \t]*\{")
 
 
 def conf_sections(text: str, file: str) -> list[Section]:
-    """The sections of a `.conf` file, in order. Raises ConfError, with every line that is not understood."""
+    """Returns the sections of a `.conf` file, in order. Raises ConfError, with every line that cannot be parsed."""
     return _Sections(text).sections(file)
 
 
 def with_booleans(section: Section) -> Section:
-    """The section as policy takes it: words the router converts to booleans in a later step are booleans."""
+    """Returns the section as policy reads it: words that the router converts to booleans later are booleans."""
     names = [name for name in _BOOLEANS.get(section.type, ()) if name in section.attributes]
     booleans = {name: _switch(section.attributes[name]) for name in names}
     return replace(section, attributes={**section.attributes, **booleans})
 
 
 def document_of(sections: Iterable[Section]) -> Document:
-    """The sections of a `.conf` file as `[[type, attributes], ...]`, the shape of a policy file."""
+    """Returns the sections of a `.conf` file as `[[type, attributes], ...]`, the shape of a policy file."""
     positions: dict[Path, Place] = {(): (1, 1)}
     problems: list[Problem] = []
     value: list[object] = []
@@ -67,7 +67,7 @@ class _Sections(ConfText):
             attributes: dict[str, object] = {}
             self.cut: list[str] = []
             if not header[2] and not self._attributes(attributes, bad):
-                # Some line in it is the likelier mistake.
+                # A line in the section is more likely to be at fault.
                 self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
             line_number, column = self.lines.place(start)
             source = SourceLocation(file=file, line=line_number, column=column, places=self.places)
@@ -86,7 +86,10 @@ class _Sections(ConfText):
         return found
 
     def _statement(self) -> tuple[int, str, str] | None:
-        """Move past the next line that says something: where it starts, the line, the line without its comment."""
+        """Moves past the next line with content.
+
+        Returns where it starts, the line, and the line without its comment.
+        """
         while self.at < len(self.text):
             end = self.text.find("\n", self.at)
             end = len(self.text) if end < 0 else end
@@ -99,7 +102,7 @@ class _Sections(ConfText):
         return None
 
     def _attributes(self, attributes: dict[str, object], bad: list[tuple[int, str]]) -> bool:
-        """Read up to the closing brace; False when the text ends before it."""
+        """Reads up to the closing brace. Returns False if the text ends before it."""
         while (statement := self._statement()) is not None:
             start, line, code = statement
             if code == "}":
@@ -112,7 +115,8 @@ class _Sections(ConfText):
                 name = camel_case(attribute[1])
                 value = self._value(attribute[1], attribute[2])
                 if not value and is_secret_name(name):
-                    # Nobody means an empty password; it may stand on the next line, which is not to be logged then.
+                    # An empty password is never intended. The password may be on the next line, which then must not be
+                    # logged.
                     bad.append((start, line))
                     continue
                 self.note((name,), start)
@@ -129,7 +133,7 @@ class _Sections(ConfText):
         return rest.partition("#")[0].strip()
 
     def _map(self, name: str, inside: int) -> object:
-        """The map whose content begins at `inside`; moves past the line it ends on."""
+        """Returns the map whose content begins at `inside`, and moves past its last line."""
         if name == "openProperties":
             self.at = inside - 1
             value = self.json_value()

@@ -1,6 +1,6 @@
-"""Router configurations in JSON: an array of `["section", {attributes}]`, read with the router's leniences.
+"""Router configurations in JSON: an array of `["section", {attributes}]`, read as tolerantly as by the router.
 
-A comma may stand before a closing bracket, and names are camel-cased.
+A comma may come before a closing bracket, and names are converted to camel case.
 Pure; no schema is consulted. Source: docs/spec/management.md §1.2.
 """
 
@@ -18,9 +18,9 @@ _SHAPE = 'the file is an array of [ "section", { attributes } ]'
 
 
 def conf_json_sections(text: str, file: str) -> list[Section]:
-    """The sections of a `.json` configuration, in order. Raises ConfError."""
+    """Returns the sections of a `.json` configuration, in order. Raises ConfError."""
     reading = ConfText(text)
-    # `text` is without its byte order mark: a second one is no JSON.
+    # `text` has no byte order mark any more: a second one is not valid JSON.
     has_mark = reading.json.startswith("\ufeff")
     sections = json_sections(reading.json, file, is_eager=True) if not has_mark else None
     if sections is None:
@@ -29,7 +29,7 @@ def conf_json_sections(text: str, file: str) -> list[Section]:
 
 
 def _named(section: Section) -> Section:
-    """The section with camel-cased names; only members of maps have places. Raises ConfError."""
+    """Returns the section with names in camel case. Only members of maps have places. Raises ConfError."""
     if (path := _too_deep(section.attributes)) is not None:
         _fail(section, path, TOO_DEEP)
     names = {name: camel_case(name) for name in section.attributes}
@@ -42,7 +42,7 @@ def _named(section: Section) -> Section:
 
 
 def _too_deep(members: Mapping[str, object], path: Path = ()) -> Path | None:
-    """The path of a map in more than MAX_MAPS - 1 others; None: there is none."""
+    """Returns the path of a map inside MAX_MAPS or more other maps, None if there is none."""
     if len(path) >= MAX_MAPS:
         return path
     deeper = (_too_deep(value, (*path, name)) for name, value in members.items() if isinstance(value, dict))
@@ -55,7 +55,7 @@ def _fail(section: Section, path: Path, text: str) -> NoReturn:
 
 
 def _refuse(reading: ConfText) -> NoReturn:
-    """Raise the ConfError of a text that `json_sections` does not read."""
+    """Raises the ConfError for a text that `json_sections` does not read."""
     start = reading.at = after_blanks(reading.json, 0)
     value = reading.json_value()
     reading.at = after_blanks(reading.json, reading.at)

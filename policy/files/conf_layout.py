@@ -1,6 +1,6 @@
-"""Vhosts, and other entities, as sections of a router's configuration.
+"""Writes vhosts and other entities as sections of a router's configuration.
 
-Groups are JSON, which qdrouterd 1.20 reads too if each stands on one line that ends with a comma.
+Groups are JSON. qdrouterd 1.20 can read them too if each is on one line that ends with a comma.
 Pure. Source: docs/spec/management.md §1.1.
 """
 
@@ -13,7 +13,10 @@ from policy.files.layout import INDENT, MAX_LINE, Comments, value_lines
 
 
 class NotWritableError(Exception):
-    """Something has no form in a configuration. path  inside the vhost's attributes"""
+    """A value cannot be written in a configuration.
+
+    path  inside the vhost's attributes
+    """
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(text)
@@ -21,16 +24,16 @@ class NotWritableError(Exception):
 
 
 def vhost_section(attributes: Mapping[str, object], comments: Comments, *, is_compact: bool) -> list[str]:
-    """The lines of a `vhost` section. Raises NotWritableError.
+    """Returns the lines of a `vhost` section. Raises NotWritableError.
 
     comments    by paths inside the attributes; those of the vhost itself have the path ()
-    is_compact  one line for each group, however long, as 1.20 wants it
+    is_compact  one line for each group, however long, as 1.20 requires
     """
     return conf_section("vhost", attributes, comments, is_compact=is_compact)
 
 
 def conf_section(type_: str, attributes: Mapping[str, object], comments: Comments, *, is_compact: bool) -> list[str]:
-    """As vhost_section, of any type."""
+    """Returns the lines of a section of any type, like vhost_section."""
     lines = [*_led(comments, (), 0), f"{type_} {{"]
     for key, value in attributes.items():
         if key == "groups" and isinstance(value, Mapping):
@@ -59,9 +62,9 @@ def _group(name: str, settings: object, comments: Comments, *, is_compact: bool)
 
 
 def _led(comments: Comments, path: Path, depth: int, *, is_deep: bool = False) -> Iterator[str]:
-    """The comments before the value at `path`.
+    """Yields the comments before the value at `path`.
 
-    is_deep  also those of all inside it, which has no lines of its own
+    is_deep  also the comments inside the value, which is written on one line
     """
     for other, before in comments.before.items():
         if other == path or (is_deep and other[: len(path)] == path):
@@ -69,7 +72,7 @@ def _led(comments: Comments, path: Path, depth: int, *, is_deep: bool = False) -
 
 
 def _bare(key: str, value: object) -> str:
-    """The value of an attribute as it stands behind the colon, where JSON's escapes hold."""
+    """Returns the value of an attribute as written after the colon, with JSON's escapes."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -81,7 +84,7 @@ def _bare(key: str, value: object) -> str:
     text = str(value)
     if not text:
         return '""'
-    # The value of `hostname` and its like ends at the first blank, those of others at the first #.
+    # The values of `hostname` and similar names end at the first blank, all others at the first #.
     end = " " if key in HASH_NAMES else "#"
     inner = "".join(_escaped(character) if character == end else _as_json(character) for character in text)
     if inner[0] in " {":

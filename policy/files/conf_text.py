@@ -1,6 +1,6 @@
 """The text of a router's configuration: places in it, values, and the nested maps of its `.conf` form.
 
-`conf.py` reads the sections of a `.conf` file with it, `conf_json.py` those of a `.json` configuration.
+`conf.py` uses it to read the sections of a `.conf` file, `conf_json.py` those of a `.json` configuration.
 Pure. Source: docs/spec/management.md §1.1, §1.2.
 """
 
@@ -23,7 +23,7 @@ from policy.files.positioned_json import (
 
 TOO_DEEP = f"maps are nested deeper than {MAX_MAPS} levels"
 
-# In these `#` is a wildcard or part of a name, not the beginning of a comment.
+# In these attributes `#` is a wildcard or part of a name, not the beginning of a comment.
 HASH_NAMES = frozenset({"pattern", "bindingKey", "hostname"})
 _NESTED_HASH_NAMES = frozenset({"sourcePattern", "targetPattern", *HASH_NAMES})
 
@@ -42,11 +42,12 @@ _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 class ConfError(Exception):
-    """The text is no configuration.
+    """The text is not a configuration.
 
-    problem            the first fault, and its place; holds no secret
-    bad_lines          (number, text) of the lines that do not parse, which may hold secrets; none where it is a value
-    is_nesting_wrong   are the braces to blame?
+    problem            the first fault, and its place; contains no secret
+    bad_lines          (number, text) of the lines that do not parse, which may hold secrets; none if a value is at
+                       fault
+    is_nesting_wrong   whether the braces are at fault
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ConfText:
     """A position in the text. Reads values there and moves past them.
 
     text    line ends are \\n
-    json    of the same length, so that positions agree: whole-line comments and commas before a bracket are blanked
+    json    of the same length, so that positions agree: whole-line comments and commas before a bracket are blanks
     """
 
     def __init__(self, text: str) -> None:
@@ -79,18 +80,18 @@ class ConfText:
         raise ConfError(Problem(line=line, column=column, text=reason))
 
     def begin_section(self) -> None:
-        """Begin a new section: the names noted from here on are its own."""
+        """Begins a new section: names noted from now on belong to it."""
         self.places, self.repeats = {}, []
 
     def note(self, path: Path, position: int) -> None:
-        """Remember the place of a name."""
+        """Stores the place of a name."""
         place = self.lines.place(position)
         if path in self.places:
             self.repeats.append((path, place))
         self.places[path] = place
 
     def json_value(self) -> object:
-        """The JSON value at the current position."""
+        """Reads the JSON value at the current position."""
         try:
             value, end = DECODER.raw_decode(self.json, self.at)
             is_whole = not self.has_escapes or is_encodable(value)
@@ -108,23 +109,23 @@ class ConfText:
         return value
 
     def _refuse_repeat(self) -> NoReturn:
-        """Say where a key stands twice in the value at the current position: one would quietly replace the other."""
+        """Raises an error that says where the value repeats a key: one value would silently replace the other."""
         try:
             problem = first_repeat(self.json, self.at).problem
-        except NotJson as error:  # something else is wrong before it, which the fast reader has overlooked
+        except NotJson as error:  # an earlier fault, which the fast reader has not found
             problem = error.problem
-        # Of a router's errors the text is shown with file and line only.
+        # The router shows only file and line with the text.
         text = f"{problem.text} (column {problem.column})"
         raise ConfError(Problem(line=problem.line, column=problem.column, text=text))
 
     def skip(self, pattern: re.Pattern[str]) -> None:
-        """Move past the match, which may be empty."""
+        """Moves past the match, which may be empty."""
         found = pattern.match(self.json, self.at)
         assert found is not None
         self.at = found.end()
 
     def map_members(self, path: Path) -> dict[str, object]:
-        """Members up to the closing brace, from just after the opening one; their places are noted.
+        """Reads members up to the closing brace, from just after the opening one, and stores their places.
 
         Members in JSON and in `.conf` style may be mixed.
 
@@ -165,7 +166,7 @@ class ConfText:
             name, self.at = word[0], word.end()
         else:
             name = str(self.json_value())
-        # `map_members` then skips the colon; a bare name ends with its line.
+        # `map_members` then skips the colon. An unquoted name ends with its line.
         if not (_COLON_ON_LINE if is_bare else _COLON).match(self.json, self.at):
             self.fail(f"Expecting ':' after the name '{name[:80]}'", start)
         return name, is_bare
@@ -182,7 +183,7 @@ class ConfText:
         return self.unescaped(value, name, start)
 
     def unescaped(self, value: str, name: str, position: int) -> str:
-        """`value` without the quotes around it, its JSON escapes interpreted."""
+        """Returns `value` without the quotes around it and with its JSON escapes decoded."""
         is_quoted = len(value) >= 2 and value.startswith('"') and value.endswith('"')
         inside = value[1:-1] if is_quoted else value
         quoted = '"' + _UNESCAPED_QUOTE.sub(lambda match: '\\"' if match[0] == '"' else match[0], inside) + '"'
@@ -195,15 +196,15 @@ class ConfText:
 
 
 def camel_case(name: str) -> str:
-    """ssl-profile -> sslProfile. Names without separators stay as they are."""
+    """Converts ssl-profile to sslProfile. Names without separators stay unchanged."""
     first, *others = _SEPARATORS.split(name)
     return first + "".join(word.capitalize() for word in others)
 
 
 def _without_spare_commas(text: str) -> str:
-    """The text with a blank for every comma before a closing bracket, unless it is in a string, which ends on its line.
+    """Returns the text with a blank for every comma before a closing bracket, except in strings.
 
-    Most lines have none, and their strings need not be looked for.
+    Strings end on their line. Most lines have no such comma, so their strings need no search.
     """
     kept: list[str] = []
     done = line_end = 0

@@ -1,6 +1,6 @@
-"""The sections of a JSON text in which nothing is wrong, read fast; places are found where somebody asks for them.
+"""Reads the sections of a valid JSON text fast. Places are computed only when requested.
 
-Of a thousand vhosts most are never blamed for anything, and of the others mostly one attribute is.
+Of a thousand vhosts most have no findings, and the others mostly have one, about one attribute.
 Pure.
 """
 
@@ -18,14 +18,14 @@ from policy.files.sections import Section
 _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _COMMA = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 
-# For a text in which no key is known to stand twice; does without a look at each object.
+# For a text without repeated keys. Does not check each object.
 _PLAIN = json.JSONDecoder()
 
 _Members = dict[str | int, tuple[int, int]]  # key or index -> offset of the key, or else the value; of the value
 
 
 def json_sections(text: str, file: str, *, is_eager: bool = False) -> tuple[Section, ...] | None:
-    """The sections of an array of `["type", {attributes}]`, without comments. None: it is anything else, or wrong.
+    """Returns the sections of an array of `["type", {attributes}]`, without comments. None for any other or wrong text.
 
     is_eager  find the places of the members of maps now, in up to MAX_MAPS maps, and no others later
     """
@@ -38,7 +38,7 @@ def json_sections(text: str, file: str, *, is_eager: bool = False) -> tuple[Sect
         if not is_pair(element):
             return None
         type_, attributes = element
-        # Faster than to look for all lines.
+        # Faster than a search for all lines.
         line, counted = line + text.count("\n", counted, offset), offset
         column = offset - text.rfind("\n", 0, offset)
         inside = dict(places.members(offset)) if is_eager else _Inside(places, offset)
@@ -48,7 +48,7 @@ def json_sections(text: str, file: str, *, is_eager: bool = False) -> tuple[Sect
 
 
 def is_pair(element: object) -> TypeGuard[tuple[str, dict[str, object]]]:
-    """Is it a type and attributes?"""
+    """Returns whether it is a type and attributes."""
     match element:
         case [str(), dict()]:
             return True
@@ -57,10 +57,10 @@ def is_pair(element: object) -> TypeGuard[tuple[str, dict[str, object]]]:
 
 
 def split(text: str) -> list[tuple[object, int]] | None:
-    """The elements of a text that is one array, each with the offset it begins at.
+    """Returns the elements of a text that is one array, each with its offset.
 
-    Many times faster than `positioned_json.parse`, which it agrees with. None when the text is anything else, or in any
-    way wrong.
+    Many times faster than `positioned_json.parse`, with the same result. Returns None if the text is anything else, or
+    in any way wrong.
     """
     # Only an escape can be half of a surrogate pair.
     has_escapes = "\\u" in text
@@ -91,7 +91,7 @@ def _behind(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 class Places:
-    """Places in a text that `split` has taken apart; values are named by their offsets in it."""
+    """Places in a text that `split` has read. Values are identified by their offsets in it."""
 
     __slots__ = ("_members", "_ordered", "_text", "lines")
 
@@ -102,7 +102,10 @@ class Places:
         self._ordered: dict[int, list[tuple[int, int, str | int]]] = {}
 
     def place(self, offset: int, path: Path) -> Place | None:
-        """The place of `path` in the value at `offset`, that of its key where it has one; None: not there."""
+        """Returns the place of `path` in the value at `offset`, or of its key if it has one.
+
+        None if there is no such value.
+        """
         place = offset
         for step in path:
             found = self._members_of(offset).get(step)
@@ -112,13 +115,13 @@ class Places:
         return self.lines.place(place)
 
     def paths(self, offset: int) -> Iterator[Path]:
-        """The paths of the value at `offset` and of all inside it."""
+        """Yields the paths of the value at `offset` and of all values inside it."""
         yield ()
         for step, (_, inner) in self._members_of(offset).items():
             yield from ((step, *path) for path in self.paths(inner))
 
     def members(self, offset: int) -> Iterator[tuple[Path, Place]]:
-        """Paths and places of the members of the attributes of an element, and of the maps in them."""
+        """Yields paths and places of the members of an element's attributes, and of the maps in them."""
         _, attributes = self._members_of(offset)[1]
         waiting: list[tuple[Path, int]] = [((), attributes)]
         for path, inner in waiting:
@@ -129,7 +132,7 @@ class Places:
                     waiting.append((below, value))
 
     def first_in(self, offset: int, begin: int, end: int) -> Path | None:
-        """The path of what begins first at `begin` or behind it, before `end`, in the value at `offset`."""
+        """Returns the path of the first value that begins from `begin` up to `end`, in the value at `offset`."""
         members = self._ordered.get(offset)
         if members is None:
             members = self._ordered[offset] = [
@@ -145,7 +148,7 @@ class Places:
         return None
 
     def _members_of(self, offset: int) -> _Members:
-        """The direct members of the value at `offset`."""
+        """Returns the direct members of the value at `offset`."""
         known = self._members.get(offset)
         if known is None:
             known = self._members[offset] = dict(self._scanned(offset))
@@ -192,7 +195,7 @@ class _Inside(Mapping[Path, Place]):
 
 
 class Beginnings:
-    """What begins first on a line of a text that `split` has taken apart: found where somebody asks."""
+    """Finds, when requested, the value that begins first on a line of a text that `split` has read."""
 
     def __init__(self, text: str, elements: Sequence[tuple[object, int]]) -> None:
         self._places = Places(text)
@@ -200,7 +203,10 @@ class Beginnings:
         self._offsets = [offset for _, offset in elements]
 
     def first_on(self, line: int) -> Path | None:
-        """The path of the value, the outermost of several that begin at one place; None: nothing begins there."""
+        """Returns the path of the first value on the line, the outermost of several at one place.
+
+        None if there is none.
+        """
         begin, end = self._places.lines.offset(line), self._places.lines.offset(line + 1)
         if self._root >= begin:
             return () if self._root < end else None

@@ -1,7 +1,7 @@
-"""Policy files in one layout: the same rules, comments and order, evenly indented.
+"""Writes policy files in one layout: the same rules, comments and order, evenly indented.
 
-Pure. A comment stays before the value it stood before; one that stands before a closing bracket goes behind it. Where
-there were blank lines, one stays. The meaning of the text is the same before and after.
+Pure. A comment stays before the value that it preceded. A comment before a closing bracket moves after it. One or more
+blank lines become one. The meaning of the text does not change.
 """
 
 import json
@@ -23,7 +23,10 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def formatted(text: str, file: str) -> str:
-    """The text of a policy file in the one layout. Raises PolicyFileError when it is no JSON, or a key stands twice."""
+    """Returns the text of a policy file in the one layout.
+
+    Raises PolicyFileError if it is not JSON or a key is repeated.
+    """
     stripped = without_comments(text)
     elements = split(stripped)
     if elements is not None and not _is_too_deep(value := [element for element, _ in elements]):
@@ -35,7 +38,7 @@ def formatted(text: str, file: str) -> str:
 
 
 def _is_too_deep(elements: list[object]) -> bool:
-    """May they be nested too deeply? The reader that knows places can tell."""
+    """Returns whether they may be nested too deeply. If so, the reader that knows places decides."""
     level: list[dict[str, object] | list[object]] = [elements]
     for _ in range(MAX_DEPTH):
         level = [
@@ -59,10 +62,10 @@ class Before:
 
 @dataclass(slots=True)
 class Comments:
-    """The comments of a file that stand on lines of their own.
+    """The comments of a file that are on lines of their own.
 
     before  path of a value -> the lines before it
-    behind  those with nothing behind them
+    behind  comments that no value follows
     """
 
     before: dict[Path, Before] = field(default_factory=dict)
@@ -70,9 +73,9 @@ class Comments:
 
 
 def comments_of(text: str, first_on: Callable[[int], Path | None]) -> Comments:
-    """The comments of a policy file or a configuration.
+    """Returns the comments of a policy file or a configuration.
 
-    first_on  line -> the path of the value that begins first on it, the outermost of several; None: none does
+    first_on  line -> the path of the value that begins first on it, the outermost of several; None: there is none
     """
     found = Comments()
     if not _COMMENT_OR_BLANK.search(text):
@@ -92,20 +95,20 @@ def comments_of(text: str, first_on: Callable[[int], Path | None]) -> Comments:
 
 
 def comments_in(text: str, file: str, sections: Sequence[Section]) -> Comments:
-    """As comments_of, of a file that is loaded: its paths begin with the index of the section."""
+    """Returns the comments of a loaded file, like comments_of: paths begin with the index of the section."""
     if not _COMMENT_OR_BLANK.search(text):
         return Comments()
     if file.endswith(".conf"):
         return comments_of(text, first_paths(document_of(sections)).get)
     stripped = without_comments(text)
     elements = split(stripped)
-    # What is loaded can be read fast.
+    # A loaded text can be read fast.
     assert elements is not None
     return comments_of(text, Beginnings(stripped, elements).first_on)
 
 
 def first_paths(document: Document) -> dict[int, Path]:
-    """Line -> the path of the value that begins first on it; of several that begin at one place the outermost."""
+    """Returns line -> the path of the value that begins first on it, the outermost of several at one place."""
     first: dict[int, tuple[int, int, Path]] = {}
     for path, (line_number, column) in document.positions.items():
         place = (column, len(path), path)
@@ -115,13 +118,13 @@ def first_paths(document: Document) -> dict[int, Path]:
 
 
 def laid_out(value: object, comments: Comments) -> str:
-    """The value as JSON in the one layout, with the comments."""
+    """Returns the value as JSON in the one layout, with the comments."""
     return _Layout(comments).text(value)
 
 
 def value_lines(value: object, depth: int, begin: str) -> list[str]:
-    """The lines of a value without comments, at `depth`, the first beginning with `begin`."""
-    # Not at the top, where a list always has a line for each element.
+    """Returns the lines of a value without comments, at `depth`. The first line begins with `begin`."""
+    # Not at the top level, where a list always has a line for each element.
     return _Layout(Comments()).lines(value, ("",), depth, begin)
 
 
@@ -129,7 +132,7 @@ class _Layout:
     def __init__(self, comments: Comments) -> None:
         self.before = comments.before
         self.behind = comments.behind
-        # The lists with something before one of their elements, a comment or a blank line; those with a comment.
+        # The lists with a comment or a blank line before one of their elements; and those with a comment.
         self.preceded = {path[:-1] for path in self.before if path}
         self.led = {path[:-1] for path, before in self.before.items() if path and before.comments}
 
@@ -147,7 +150,7 @@ class _Layout:
             yield INDENT * depth + comment
 
     def lines(self, value: object, path: Path, depth: int, begin: str) -> list[str]:
-        """The lines of a value, the first of them beginning with `begin` at `depth`."""
+        """Returns the lines of a value. The first line begins with `begin` at `depth`."""
         margin = INDENT * depth
         match value:
             case dict() if value:
@@ -165,7 +168,7 @@ class _Layout:
                 return [f"{margin}{begin}{_ENCODE(value)}"]
 
     def _long_list(self, value: list[object], path: Path, depth: int, begin: str) -> list[str]:
-        """A list with a line, or several, for each element."""
+        """Returns a list with one or more lines for each element."""
         margin, inner_margin = INDENT * depth, INDENT * (depth + 1)
         lines = [f"{margin}{begin}["]
         last = len(value) - 1

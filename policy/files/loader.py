@@ -1,6 +1,6 @@
-"""Policy files: a JSON array of `["vhost", {attributes}]`, or a router's configuration, in either of its forms.
+"""Reads policy files: a JSON array of `["vhost", {attributes}]`, or a router's configuration in either of its forms.
 
-Every rule knows its file and line.
+Every rule has its file and line.
 
 Pure: texts in, values out. schemas/policy.json describes the content of a file; see validation.py.
 Source: docs/spec/policy-and-auth.md §2.1.
@@ -28,10 +28,10 @@ class PolicyFileError(Exception):
 
 
 def read_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Section, ...] | None:
-    """The sections of one file: of a `.conf` by its name, else of JSON. None: something is wrong with the JSON.
+    """Returns the sections of one file: of a `.conf` by its name, else of JSON. None if the JSON has an error.
 
-    is_policy  it is a file of a policyDir, whatever sections it has; else JSON may be a router's configuration
-    Raises PolicyFileError when a `.conf` cannot be read.
+    is_policy  it is a file of a policyDir, whatever its sections; otherwise JSON may be a router's configuration
+    Raises PolicyFileError if a `.conf` cannot be read.
     """
     if file.endswith(CONF_SUFFIX):
         return _conf_sections(text, file)
@@ -40,11 +40,14 @@ def read_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Sec
 
 
 def _router_sections(text: str, file: str, found: tuple[Section, ...] | None) -> tuple[Section, ...] | None:
-    """As `found`; a router's configuration with a router's leniences, such as a comma before a bracket."""
+    """Returns `found`, or the sections of a router's configuration, read as tolerantly as by the router.
+
+    For example, a comma may come before a bracket.
+    """
     if found is not None and not are_of_json_router(section.type for section in found):
         return found
     if found is not None and all(name == camel_case(name) for section in found for name in section.attributes):
-        return tuple(replace(section, is_of_json_router=True) for section in found)  # knows the places in lists, too
+        return tuple(replace(section, is_of_json_router=True) for section in found)  # also has the places in lists
     try:
         sections = [with_booleans(section) for section in conf_json_sections(text, file)]
     except ConfError:
@@ -55,7 +58,7 @@ def _router_sections(text: str, file: str, found: tuple[Section, ...] | None) ->
 
 
 def parse_policy(text: str, file: str) -> Document:
-    """The content of one file, whatever it says. Raises PolicyFileError when it cannot be read."""
+    """Returns the content of one file, valid or not. Raises PolicyFileError if it cannot be read."""
     if file.endswith(CONF_SUFFIX):
         return document_of(_conf_sections(text, file))
     try:

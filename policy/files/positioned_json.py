@@ -1,7 +1,7 @@
-"""JSON in which every value knows its line and column, so that a message can point at the fault.
+"""Reads JSON in which every value has its line and column, so that a message can point to the fault.
 
-Stricter than the standard library's reader: a key may stand only once in an object (a second `remoteHosts` would
-quietly replace the first), and NaN and Infinity are no numbers. Lines whose first non-blank character is `#` are
+Stricter than the standard library's reader: a key may occur only once in an object (a second `remoteHosts` would
+silently replace the first), and NaN and Infinity are not numbers. Lines whose first non-blank character is `#` are
 comments.
 Source: RFC 8259; docs/spec/policy-and-auth.md §2.1.
 """
@@ -18,7 +18,7 @@ from policy.attributes import Path, Place
 
 # Stops a file of a million brackets from exhausting the stack; a policy needs six levels.
 MAX_DEPTH = 64
-# Of maps in maps, in a router's configuration: the deepest thing there is to configure has three levels.
+# Of maps in maps, in a router's configuration: the deepest setting has three levels.
 MAX_MAPS = 32
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -31,7 +31,7 @@ _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in a file is wrong. line, column  1-based"""
+    """A fault in a file. line, column  1-based"""
 
     line: int
     column: int
@@ -39,7 +39,7 @@ class Problem:
 
 
 class NotJson(Exception):
-    """The text is no JSON as described above."""
+    """The text is not JSON as described above."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"{problem.line}:{problem.column}: {problem.text}")
@@ -48,9 +48,11 @@ class NotJson(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """value      as the standard library would give it
-    positions  path of a value -> (line, column) of its key where it has one, else of the value
-    problems   faults that leave the text readable: keys that stand twice
+    """A JSON text that was read.
+
+    value      as the standard library would return it
+    positions  path of a value -> (line, column) of its key if it has one, else of the value
+    problems   faults that do not prevent reading: repeated keys
     """
 
     value: object
@@ -58,14 +60,14 @@ class Document:
     problems: tuple[Problem, ...]
 
     def position_of(self, path: Path) -> Place:
-        """(line, column) of the value at `path`, or of the nearest thing around it that is there."""
+        """Returns (line, column) of the value at `path`, or of the nearest enclosing value that exists."""
         while path and path not in self.positions:
             path = path[:-1]
         return self.positions.get(path, (1, 1))
 
 
 class Lines:
-    """The lines of a text, by which an offset becomes a place. They are looked for when the first is asked for."""
+    """The lines of a text, to convert an offset to a place. They are searched for at the first request."""
 
     __slots__ = ("_starts", "_text")
 
@@ -79,7 +81,7 @@ class Lines:
         return line, offset - starts[line - 1] + 1
 
     def offset(self, line: int) -> int:
-        """Where a line begins; the end of the text, and one, for the line behind the last."""
+        """Returns the beginning of a line; the end of the text plus one for the line after the last."""
         return self._found()[line - 1]
 
     def _found(self) -> list[int]:
@@ -89,17 +91,17 @@ class Lines:
 
 
 def parse(text: str) -> Document:
-    """Read one JSON text. Raises NotJson at the first place that cannot be read."""
+    """Reads one JSON text. Raises NotJson at the first place that cannot be read."""
     return _Parser(without_comments(text)).document()
 
 
 def without_comments(text: str) -> str:
-    """The text with an empty line for each that is a comment."""
+    """Returns the text with an empty line for each comment line."""
     return _COMMENT_LINE.sub("", text)
 
 
 class Repeat(NamedTuple):
-    """A key that stands in one object a second time, at `place`."""
+    """A key that occurs in one object a second time, at `place`."""
 
     key: str
     place: Place
@@ -112,14 +114,14 @@ class Repeat(NamedTuple):
 
 
 def first_repeat(text: str, at: int) -> Repeat:
-    """The first key that stands twice in one object of the value at `at`, in which there is one. Raises NotJson."""
+    """Returns the first repeated key in the value at `at`, which must have one. Raises NotJson."""
     parser = _Parser(text, at)
     parser.value()
     return parser.repeats[0]
 
 
 class RepeatedKeyError(ValueError):
-    """A key stands twice in one object: one value would quietly replace the other."""
+    """A key occurs twice in one object: one value would silently replace the other."""
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -133,17 +135,17 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# Reads fast and knows no places. Raises ValueError, of which JSONDecodeError and RepeatedKeyError are kinds.
+# Reads fast, without places. Raises ValueError or its subclasses JSONDecodeError and RepeatedKeyError.
 DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object_of)
 
 
 def loads(text: str) -> object:
-    """As `json.loads`, but a key that stands twice in one object is refused: RepeatedKeyError."""
+    """Reads JSON as `json.loads` does, but refuses a key that occurs twice in one object: RepeatedKeyError."""
     return json.loads(text, object_pairs_hook=_object_of)
 
 
 def is_encodable(value: object) -> bool:
-    """False where a text in a value, as JSON gives it, holds half of a surrogate pair."""
+    """Returns False if a text in a JSON value contains half of a surrogate pair."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except ValueError:
@@ -152,7 +154,7 @@ def is_encodable(value: object) -> bool:
 
 
 def after_blanks(text: str, at: int) -> int:
-    """The offset of the next character at or behind `at` that is not blank."""
+    """Returns the offset of the next character, at or after `at`, that is not blank."""
     found = _BLANKS.match(text, at)
     assert found is not None
     return found.end()
@@ -175,7 +177,7 @@ class _Parser:
         return Document(value=value, positions=self.positions, problems=problems)
 
     def value(self) -> object:
-        """The value at `at`."""
+        """Returns the value at `at`."""
         return self._value(())
 
     def _value(self, path: Path) -> object:
@@ -247,7 +249,7 @@ class _Parser:
             raise self._error("the text that begins here does not end on this line, or has a wrong \\ sequence in it")
         text = str(json.loads(match.group()))
         if not is_encodable(text):
-            # Neither a file nor a log can hold it; the router refuses it as well.
+            # Neither a file nor a log can hold it, and the router refuses it too.
             raise self._error("this text holds half of a surrogate pair")
         self.at = match.end()
         return text
@@ -261,7 +263,7 @@ class _Parser:
         return number
 
     def _peek(self) -> str:
-        """The next character that is not blank, "" at the end; `at` then points to it."""
+        """Returns the next non-blank character, "" at the end; `at` then points to it."""
         self.at = after_blanks(self.text, self.at)
         return self.text[self.at : self.at + 1]
 

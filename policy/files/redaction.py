@@ -1,6 +1,6 @@
-"""Which names are those of secrets, and a line of a configuration without its secrets.
+"""Recognises names of secrets, and removes the secrets from a line of a configuration.
 
-Pure. What a message shows of somebody's file may end in a pipeline's log, so in doubt a value is left out.
+Pure. A message about a user's file may end in a pipeline's log. So in doubt a value is left out.
 """
 
 import re
@@ -9,11 +9,11 @@ from typing import Final
 
 import schemas
 
-# In the place of a whole line that may be a secret.
+# Replaces a whole line that may be a secret.
 ELLIPSIS: Final = "…"
 
 _STEMS: Final = ("pass", "pwd", "secret", "token", "credential")
-# Without vowels and doubled letters many mistakes look alike: `paswrd` and `pasowrd` are `pswrd`.
+# Without vowels and doubled letters many typing errors look alike: `paswrd` and `pasowrd` are `pswrd`.
 _SKELETONS: Final = ("pswrd", "pswd", "psphrs", "scrt", "crdntl")
 _LONG_STEMS: Final = ("password", "passphrase", "passwd", "secret", "credential")
 _LOOKALIKES: Final = str.maketrans("01345$@", "oleassa")
@@ -29,7 +29,10 @@ _BARE_VALUE: Final = re.compile(r"[^,{}\[\]\"]*")
 
 
 def is_secret_name(name: object) -> bool:
-    """Is the value of such an attribute a secret? True where the name is near to one: `pasword`, `sasl_passwrd`."""
+    """Returns whether the value of such an attribute is a secret.
+
+    True also for similar names: `pasword`, `sasl_passwrd`.
+    """
     return isinstance(name, str) and name not in _plain_names() and _resembles_secret(name)
 
 
@@ -45,7 +48,7 @@ def _resembles_secret(name: str) -> bool:
 
 @cache
 def _one_mistake() -> re.Pattern[str]:
-    """The long stems with one letter missing, wrong, too many, or before its neighbour."""
+    """Returns a pattern of the long stems with one letter missing, wrong, added, or swapped with its neighbour."""
     forms: set[str] = set()
     for stem in _LONG_STEMS:
         for at in range(len(stem)):
@@ -56,15 +59,15 @@ def _one_mistake() -> re.Pattern[str]:
 
 
 def without_secrets(line: str) -> str:
-    """The line, without the values of secrets and of attributes that no schema has, which may be misspelt secrets.
+    """Returns the line without values of secrets and of attributes not in any schema, which may be misspelt secrets.
 
-    The value goes, and what follows it on the line; the name stays.
+    The value is removed together with the rest of the line. The name stays.
     """
     return _shown(line)[0]
 
 
 def lines_without_secrets(text: str) -> list[str]:
-    """The lines of a text as `without_secrets` shows them, and without values that stand on the lines below a name."""
+    """Returns the lines of a text as `without_secrets` does, and without values on the lines after a name."""
     shown: list[str] = []
     depth, is_awaited = 0, False
     for line in text.splitlines():
@@ -82,13 +85,13 @@ def lines_without_secrets(text: str) -> list[str]:
 
 
 def _opened(text: str) -> int:
-    """Brackets that open in it, less those that close; not those in strings."""
+    """Returns the number of brackets that open in it, less those that close, except in strings."""
     outside = _STRING.sub("", text)
     return sum(map(outside.count, "[{")) - sum(map(outside.count, "]}"))
 
 
 def _shown(line: str) -> tuple[str, str | None]:
-    """The line as it may be shown, and what was left out of it: "" for a value on a line below, None for nothing."""
+    """Returns the visible line, and the part left out: "" for a value on a later line, None for nothing."""
     at = 0
     is_comment = False
     while (token := _TOKEN.search(line, at)) is not None:
@@ -100,7 +103,7 @@ def _shown(line: str) -> tuple[str, str | None]:
         at = stands.end()
         name = token[0].strip('"')
         is_map = line.startswith("{", at)
-        # Of a comment only what is near to a secret's name is one.
+        # In a comment, only a name similar to a secret's counts as one.
         if is_secret_name(name) or not (is_comment or is_map or _is_plain_name(name)):
             return (f"{line[:at]}…" if at < len(line) else line), line[at:]
         value = _BARE_VALUE.match(line, at)
@@ -115,7 +118,7 @@ def _is_plain_name(name: str) -> bool:
 
 @cache
 def _plain_names() -> frozenset[str]:
-    """All attributes of configurations and policies, by any of their names, that are no secrets."""
+    """Returns all names of attributes of configurations and policies, including aliases, that are not secrets."""
     names: set[str] = set()
     secrets: set[str] = set()
     for entity_type in schemas.load("management")["entityTypes"].values():

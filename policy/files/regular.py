@@ -1,8 +1,8 @@
-"""Opens a file that somebody else may have put there: regular files only, without waiting, and no more than fits.
+"""Opens files that another user may have put there: regular files only, without blocking, and with a size limit.
 
-The one way in which the daemon and `qdpolicy` read policy, configuration, certificates' names and credentials. A link
-counts as the file it leads to: mounted configuration (ConfigMaps, secrets) consists of links. All other kinds are
-refused: /dev/zero never ends, a FIFO waits for a writer, and some devices act when they are opened.
+The daemon and `qdpolicy` read policy, configuration, certificates' names and credentials only in this way. A link
+counts as its target, since mounted configuration (ConfigMaps, secrets) consists of links. All other kinds are refused:
+/dev/zero never ends, a FIFO waits for a writer, and some devices act when they are opened.
 Source: docs/security.md, Mistakes of those who write policy.
 """
 
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# The bounds of a folder of policy files, and of a configuration. They stop one from filling the memory and the time of
-# the process that reads it, and of the router, which looks at the files every second. 25,000 tenants have 16 MiB.
-MAX_POLICY_BYTES: Final = 16 << 20  # of one file, and of all together
+# The limits of a folder of policy files, and of a configuration. They bound the memory and time of the process that
+# reads it, and of the router, which checks the files every second. 25,000 tenants have 16 MiB.
+MAX_POLICY_BYTES: Final = 16 << 20  # of one file, and of all files together
 MAX_POLICY_FILES: Final = 20_000
 MAX_FOLDER_ENTRIES: Final = 100_000  # of any name
-# Stops a path to something else from filling memory: bundles of certificates and maps of names have a few MiB.
+# Stops a wrong path from filling memory: bundles of certificates and maps of names have a few MiB.
 MAX_OTHER_BYTES: Final = 16 << 20
 
 _PIECE_BYTES: Final = 1 << 20
@@ -31,12 +31,12 @@ def read_regular(
     check: Callable[[os.stat_result], None] | None = None,
     may_be_pipe: bool = False,
 ) -> bytes:
-    """The content of a file.
+    """Returns the content of a file.
 
     at_most      bytes
-    check        gets the status of the open file before it is read; what it raises is passed on
-    may_be_pipe  for what the operator names at start, as in `-c <(command)`: waits for its writer
-    Errors       OSError with `strerror`, also where it is no regular file or has more bytes
+    check        gets the status of the open file before it is read; its exceptions are passed on
+    may_be_pipe  for files that the operator names at start, as in `-c <(command)`: waits for the writer
+    Errors       OSError with `strerror`, also if it is not a regular file or has more bytes
     """
     with _opened(path, may_be_pipe=may_be_pipe) as (descriptor, status):
         if check is not None:
@@ -50,13 +50,16 @@ def read_regular(
 
 
 def read_start(path: str, size: int) -> bytes:
-    """The first `size` bytes of a file, or all. Errors: OSError with `strerror`."""
+    """Returns the first `size` bytes of a file, or all. Errors: OSError with `strerror`."""
     with _opened(path) as (descriptor, _):
         return _start(descriptor, size)
 
 
 def why_unreadable(path: str, at_most: int = MAX_OTHER_BYTES) -> str | None:
-    """Why `read_regular` would fail, None where it would not. Nothing is read: for what a library reads by its name."""
+    """Returns why `read_regular` would fail, None if it would not.
+
+    Does not read: for files that a library opens by name.
+    """
     try:
         with _opened(path) as (_, status):
             if status.st_size > at_most:
@@ -67,19 +70,19 @@ def why_unreadable(path: str, at_most: int = MAX_OTHER_BYTES) -> str | None:
 
 
 def is_policy_file(name: str) -> bool:
-    """Is a file of this name in policyDir read? Emacs' lock on one that is being edited is none: a link to nothing."""
+    """Returns whether policyDir reads a file of this name. Emacs' lock file, a link to nothing, is excluded."""
     return name.endswith(".json") and not name.startswith(".#")
 
 
 def folder_names(folder: str, counts: Callable[[str], bool]) -> list[str]:
-    """The sorted names that count in a folder of policy files. Errors: OSError, also where there are too many."""
+    """Returns the sorted names that count in a folder of policy files. Errors: OSError, also if there are too many."""
     found = [entry.name for entry in folder_entries(folder, counts)]
     found.sort()
     return found
 
 
 def folder_entries(folder: str, counts: Callable[[str], bool]) -> Iterator[os.DirEntry[str]]:
-    """The entries that count, as long as there are not too many. Errors: as folder_names."""
+    """Yields the entries that count, unless there are too many. Errors: as folder_names."""
     found = 0
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
@@ -93,14 +96,14 @@ def folder_entries(folder: str, counts: Callable[[str], bool]) -> Iterator[os.Di
 
 
 def is_too_many(error: OSError) -> bool:
-    """Has `folder_names` or `folder_entries` failed because there are too many?"""
+    """Returns whether `folder_names` or `folder_entries` failed because there are too many."""
     return error.errno == errno.EMLINK
 
 
 @contextmanager
 def _opened(path: str, *, may_be_pipe: bool = False) -> Iterator[tuple[int, os.stat_result]]:
-    """The open file and its status. What counts is the look at the open file, which nobody can exchange."""
-    # Looked at before, too: for a device being opened may be all that it takes to act.
+    """Yields the open file and its status. The check of the open file decides, since it cannot be exchanged."""
+    # Checked before opening too: merely opening a device may make it act.
     _check_kind(path, os.stat(path), may_be_pipe=may_be_pipe)
     waits = 0 if may_be_pipe else os.O_NONBLOCK
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | waits)

@@ -8,12 +8,12 @@ from policy.attributes import Path, Place, SourceLocation
 
 CONF_SUFFIX: Final = ".conf"
 _ABOUT_POLICY: Final = ("vhost", "policy")
-# A JSON file that has one of them is a router's configuration; files of a policyDir never are.
+# A JSON file with one of these sections is a router's configuration; files of a policyDir never are.
 _OF_ROUTERS: Final = frozenset({"router", "listener", "connector"})
 
 
 def are_of_json_router(types: Iterable[str]) -> bool:
-    """Are these the types of the sections of a router's configuration in JSON?"""
+    """Returns whether these are the section types of a router's configuration in JSON."""
     return not _OF_ROUTERS.isdisjoint(types)
 
 
@@ -21,13 +21,13 @@ def are_of_json_router(types: Iterable[str]) -> bool:
 class Section:
     """One section as written, in a `.conf` or as a pair in JSON.
 
-    type        short type name; unknown names come through
+    type        short type name, perhaps unknown
     attributes  in the order of the file; values are str from `.conf`, JSON values from JSON and nested maps
     source      the place of the section and of its attributes: ("port",), ("groups", "admin", "users")
     last_line   of its closing brace in a `.conf`; 0 in JSON
-    repeats     (path, place) of names that stand in one section or map of a `.conf` a second time
+    repeats     (path, place) of names that occur a second time in one section or map of a `.conf`
     cut         attributes of a `.conf` whose value ends at a `#` that has no blank before it
-    is_of_json_router  it stands in a router's configuration in JSON, and not in a policy file
+    is_of_json_router  it is in a router's configuration in JSON, not in a policy file
     """
 
     type: str
@@ -40,14 +40,14 @@ class Section:
 
     @property
     def refused_repeats(self) -> tuple[tuple[Path, Place], ...]:
-        """The repeats that no router takes: one of two rules would quietly replace the other.
+        """Returns the repeated names that a router refuses: one of two rules would silently replace the other.
 
-        Of an attribute that stands twice in another section of a `.conf` the last one counts, as in 1.20.
+        If an attribute occurs twice in another section of a `.conf`, the last value counts, as in 1.20.
         """
         is_about_policy = self.type in _ABOUT_POLICY
         return tuple(each for each in self.repeats if is_about_policy or len(each[0]) > 1)
 
     @property
     def is_of_router(self) -> bool:
-        """Does it stand in a router's configuration?"""
+        """Returns whether it is in a router's configuration."""
         return self.is_of_json_router or (self.source.file or "").endswith(CONF_SUFFIX)

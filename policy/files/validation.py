@@ -1,6 +1,6 @@
-"""Is a policy file of the form schemas/policy.json describes? Every departure is reported, with its place.
+"""Checks a policy file against schemas/policy.json. Reports every violation, with its place.
 
-Pure. The router reads policy files without this, by the rules of vhosts.py; this is for people.
+Pure. The router reads policy files without this check, by the rules of vhosts.py. The check is for people.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ MAX_SHOWN_CHARACTERS = 60
 
 
 def load_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Section, ...]:
-    """The sections of one file, which has passed the schema. Raises PolicyFileError with all problems.
+    """Returns the sections of one file, which is valid by the schema. Raises PolicyFileError with all problems.
 
-    is_policy  as of read_sections
+    is_policy  as for read_sections
     """
     sections = read_sections(text, file, is_policy=is_policy)
     if sections is not None and all(_is_plain_section(section) for section in sections):
@@ -39,7 +39,7 @@ def load_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Sec
     )
     if problems:
         raise PolicyFileError(file, tuple(problems))
-    # JSON that is not read fast is wrong somewhere.
+    # JSON that cannot be read fast has an error, which was raised above.
     assert sections is not None
     return sections
 
@@ -49,9 +49,9 @@ def _is_plain_section(section: Section) -> bool:
 
 
 def validate(document: Document) -> tuple[Problem, ...]:
-    """Where the document departs from the schema, in no particular order."""
+    """Returns where the document violates the schema, in no particular order."""
     value = document.value
-    # The schema gets only the values that may be wrong.
+    # Only values that may be wrong are checked by the schema.
     doubtful = [index for index, each in enumerate(value) if not _is_plain_element(each)] if _is_list(value) else []
     examined = [value[index] for index in doubtful] if _is_list(value) else value
     errors = _validator().iter_errors(examined)
@@ -71,9 +71,9 @@ def _is_plain_element(element: object) -> bool:
 
 
 def is_plainly_valid(vhost: Mapping[str, object]) -> bool:
-    """Does the vhost pass the schema, as can be seen at a glance? Thousands of them are many times faster this way.
+    """Returns whether a quick check shows that the vhost is valid. For thousands of vhosts it is many times faster.
 
-    False  when it does not, or when only the whole of the schema can tell
+    False  if the vhost is not valid, or if only the whole schema can tell
     """
     definitions = schemas.load("policy")["$defs"]
     if not isinstance(vhost.get("hostname"), str) or "id" in vhost:
@@ -137,7 +137,7 @@ def _are_rights(value: object) -> bool:
 
 
 def _number(value: object, maximum: int) -> int | None:
-    """A number, or one in digits as configurations have it, up to `maximum`."""
+    """Returns a number, or one in digits as in configurations, up to `maximum`. Else None."""
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum else None
@@ -149,7 +149,10 @@ def _validator() -> Draft202012Validator:
 
 
 def _explain(error: ValidationError, document: Document, indexes: Sequence[int]) -> Iterator[Problem]:
-    """indexes  of the elements of the document that were examined, where it is a list"""
+    """Yields the problems of a schema error.
+
+    indexes  of the examined elements of the document, if it is a list
+    """
     path = tuple(error.absolute_path)
     if path and isinstance(path[0], int) and indexes:
         path = (indexes[path[0]], *path[1:])
@@ -184,7 +187,7 @@ def _description(error: ValidationError, schema: dict[str, Any]) -> str:
 
 
 def _subject(path: tuple[str | int, ...]) -> str:
-    """The name of the value at `path`, without the place of its vhost in the file."""
+    """Returns the name of the value at `path`, without the place of its vhost in the file."""
     names = [f"'{name}'" if isinstance(name, str) else f"item {name + 1}" for name in path[2:] or path]
     return " of ".join(reversed(names)).replace("'groups'", "the groups")
 

@@ -1,1 +1,1 @@
-"""Lint: finds probable mistakes in a policy that a router may accept. One file per rule."""
+"""Lint: finds probable mistakes in a policy that a router may accept. Each rule has one file."""

@@ -1,6 +1,6 @@
-"""A project's lint configuration: the weight of each finding. Pure; the command line reads the file.
+"""A project's lint configuration: the level of each finding. Pure; the command line reads the file.
 
-A table as TOML gives it: fail-level, ignore, only-this-router, levels, baseline, docs-url, per-path-ignores.
+A table as in TOML: fail-level, ignore, only-this-router, levels, baseline, docs-url, per-path-ignores.
 """
 
 import re
@@ -15,20 +15,22 @@ from policy.lint.rules import RULES
 _KEYS = ("fail-level", "ignore", "only-this-router", "levels", "baseline", "docs-url", "per-path-ignores")
 _URL = re.compile(r"https?://[!-~]+")
 _IDS = frozenset(rule.ID for rule in RULES)
-# What PAL011 finds is a fault here as well.
+# Findings of PAL011 are faults for this router too.
 _FOR_OTHER_ROUTERS = tuple(rule.ID for rule in RULES if rule.FAMILY is Family.COMPATIBILITY and rule.ID != "PAL011")
 
 
 class ConfigurationError(Exception):
-    """The file is wrong; str() names the fault and the remedy."""
+    """The file is wrong. str() names the fault and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintConfiguration:
-    """ignored    with the rules about other routers, where only this one reads the files
+    """The settings of lint for a project.
+
+    ignored    includes the rules about other routers, if only this router reads the files
     baseline   the path of a file, as it is written
-    rules_url  of the pages of the rules, with a slash at its end; "" where they have no place on the web
-    by_path    pattern of a file's path, as shells have them -> the ids that are ignored there
+    rules_url  of the pages of the rules, with a final slash; "" if they are not on the web
+    by_path    shell pattern of a file's path -> the ids that are ignored in it
     """
 
     fail_level: Level = Level.WARNING
@@ -39,7 +41,7 @@ class LintConfiguration:
     by_path: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def without_ignored_paths(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """The findings but for those that are ignored in their file."""
+        """Returns the findings that are not ignored in their file."""
         return tuple(each for each in findings if not self._is_ignored(each))
 
     def _is_ignored(self, finding: Finding) -> bool:
@@ -49,7 +51,7 @@ class LintConfiguration:
 
 
 def read_configuration(table: Mapping[str, object]) -> LintConfiguration:
-    """Raises ConfigurationError."""
+    """Reads a table. Raises ConfigurationError."""
     for key in table:
         if key not in _KEYS:
             raise ConfigurationError(f"'{key}' is unknown: known are {', '.join(_KEYS)}")

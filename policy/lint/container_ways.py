@@ -1,4 +1,4 @@
-"""The ways of clients to containers (brokers): the sections `autoLink` and `linkRoute` of a configuration."""
+"""The ways from clients to containers (brokers): the sections `autoLink` and `linkRoute` of a configuration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,11 +19,14 @@ _PLACES: Final = ("connection", "containerId")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """key       the list of a group that allows clients to use it
+    """One auto link or link route.
+
+    key       the list of a group that allows clients to use it
     place     (attribute, value) of the container
-    key_of_address  the attribute in which its address stands
+    key_of_address  the attribute with its address
     tokens    of the addresses that clients use; `address`: the only one, of an auto link
-    add, remove, external  the name at the container: put before the address, taken off it; all of it, of an auto link
+    add, remove, external  the name at the container: a prefix to add, a prefix to remove; the whole name, of an auto
+    link
     """
 
     section: SectionText
@@ -38,22 +41,22 @@ class Way:
 
     @property
     def renames(self) -> bool:
-        """May a queue have another name at the container than for clients?"""
+        """Returns whether a queue may have another name at the container than for clients."""
         return bool(self.add or self.remove) or self.external != self.address
 
     def leads(self, address: str) -> bool:
-        """Do links of clients for the address take this way?"""
+        """Returns whether client links for the address use this way."""
         if self.address:
             return address == self.address
         tree = PatternTree([(self.tokens, "")])
         return tree.find(split_tokens(address)) is not None
 
     def external_of(self, address: str) -> str:
-        """The name at the container of an address that it leads."""
+        """Returns the name at the container for an address of this way."""
         return self.external or self.add + address.removeprefix(self.remove)
 
     def address_of(self, external: str) -> str | None:
-        """An address by which clients reach that name at the container; None: there is none on this way."""
+        """Returns an address by which clients reach that name at the container. None if this way has none."""
         if self.address:
             return self.address if external == self.external else None
         if not external.startswith(self.add):
@@ -66,7 +69,7 @@ class Way:
 
     @property
     def sample(self) -> str | None:
-        """An address that it leads; None where none stands in the configuration."""
+        """Returns an example of its addresses. None if the configuration has none."""
         if self.address:
             return self.address
         words = self.tokens[:-1] if self.tokens[-1] == ANY_NUMBER else self.tokens
@@ -75,7 +78,7 @@ class Way:
 
 
 def ways(policy: PolicyText) -> Iterator[Way]:
-    """Those that the router can make; transactions are none."""
+    """Yields the ways that the router can make. Transactions are not ways."""
     for section in policy.sections("autoLink", "linkRoute"):
         place = next(((key, section.text(key)) for key in _PLACES if section.text(key)), None)
         direction = section.text("direction")
@@ -112,20 +115,20 @@ def ways(policy: PolicyText) -> Iterator[Way]:
 
 
 def for_every_user(item: str) -> str:
-    """An item of a list of literals that allows what the item does, whatever the user's name."""
+    """Returns a literal item that allows everything that the item allows, whatever the user's name."""
     heads = [item.partition(token)[0] for token in _TOKENS if token in item]
     return f"{min(heads, key=len)}*" if heads else item
 
 
 def pattern_for_every_user(item: str) -> str:
-    """The same of a pattern. A name may be several words."""
+    """Returns a pattern that allows everything that the pattern allows, for any user. A name may be several words."""
     for token in _TOKENS:
         item = item.replace(token, ANY_NUMBER)
     return item
 
 
 def container_listeners(policy: PolicyText) -> Iterator[tuple[SectionText, SectionText]]:
-    """Each listener to whose peers an auto link or a link route may lead, with the first that does."""
+    """Yields each listener to whose peers an auto link or a link route may lead, with the first section that does."""
     sections = policy.sections("autoLink", "linkRoute")
     for listener in policy.sections("listener"):
         if role_of(listener) != CONTAINER_ROLE:

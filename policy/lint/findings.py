@@ -25,7 +25,12 @@ _LONG_NAME: Final = re.compile(r"^org\.apache\.qpid\.dispatch\.[A-Za-z.]+: ")
 
 
 class Level(IntEnum):
-    """How bad a finding is. note: worth knowing; warning: probably a mistake; error: refused, or not what it says."""
+    """The severity of a finding.
+
+    note     worth knowing
+    warning  probably a mistake
+    error    refused, or not as written
+    """
 
     NOTE = 1
     WARNING = 2
@@ -33,7 +38,7 @@ class Level(IntEnum):
 
 
 class Confidence(StrEnum):
-    """How sure the finding is; apart from how bad it would be."""
+    """The certainty of a finding, independent of its severity."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -50,7 +55,7 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """Replace `old`, which stands where the finding is, by `new`. Safe: the policy permits the same as before."""
+    """Replaces `old`, at the place of the finding, by `new`. Safe: the policy permits the same as before."""
 
     old: str
     new: str
@@ -63,9 +68,9 @@ class Finding:
 
     text     the fault, and mostly the remedy
     column   1-based; of `item` once the text of the file is known
-    item     the piece of the value the finding is about, "" for the whole
-    instead  the text to write, where it takes a few words
-    within   the lines on which the things around it begin
+    item     the part of the value that the finding is about, "" for the whole
+    instead  the text to write, if a few words suffice
+    within   the lines on which the enclosing values begin
     """
 
     rule: str
@@ -83,7 +88,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """Further words of a finding; see Finding."""
+    """Optional parts of a finding; see Finding."""
 
     item: str = ""
     instead: str = ""
@@ -113,7 +118,7 @@ class GroupText:
         return self.name == CONNECTOR_GROUP and not self.items("users")
 
     def items(self, key: str) -> tuple[str, ...]:
-        """The items of a list attribute, none where it is absent."""
+        """Returns the items of a list attribute, none if it is absent."""
         found = self._items.get(key)
         if found is None:
             value = self.settings.get(key)
@@ -122,31 +127,31 @@ class GroupText:
         return found
 
     def denials(self) -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...]]]:
-        """`sources` with its items and `denySources` with its items, and so for targets, where both have some."""
+        """Yields `sources`, its items, `denySources` and its items, if both have items; the same for targets."""
         for key, denied_by in DENIED_BY.items():
             items, denied = self.items(key), self.items(denied_by)
             if items and denied:
                 yield key, items, denied_by, denied
 
     def is_unlimited(self, key: str, pattern_key: str) -> bool:
-        """Does `sources` (or `targets`), or the pattern list in its place, allow every address?"""
+        """Returns whether `sources` (or `targets`), or the pattern list in its place, allows every address."""
         if "*" in self.items(key):
             return True
         return any(item[0] in "#*./" and normalise(item) == "#" for item in self.items(pattern_key))
 
     def is_true(self, key: str) -> bool:
-        """Is a switch that is off by default on?"""
+        """Returns whether a switch is on that is off by default."""
         return str(self.settings.get(key)).lower() == "true"
 
     def finding(self, rule: str, level: Level, text: str, key: str | None = None, about: About = _PLAIN) -> Finding:
-        """A finding about the group, or about its attribute `key`."""
+        """Returns a finding about the group, or about its attribute `key`."""
         path: Path = ("groups", self.name) if key is None else ("groups", self.name, key)
         return _finding(rule, level, self.source, path, f"{self.title}: {text}", about)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VhostText:
-    """A vhost as it is written; it has passed the schema."""
+    """A vhost as it is written. It is valid by the schema."""
 
     hostname: str
     attributes: Mapping[str, object]
@@ -162,7 +167,7 @@ class VhostText:
 
     @cached_property
     def open_groups(self) -> tuple[GroupText, ...]:
-        """The groups a user can be in without being named: that with the user `*`, and `$default` for the unknown."""
+        """Returns the groups for users that no group names: the group with the user `*`, or else `$default`."""
         any_user = tuple(group for group in self.groups if "*" in group.items("users"))
         if any_user or self.attributes.get("allowUnknownUser") is not True:
             return any_user
@@ -174,13 +179,13 @@ class VhostText:
         return () if value is None else read_names(value)
 
     def finding(self, rule: str, level: Level, text: str, *path: str | int, about: About = _PLAIN) -> Finding:
-        """A finding about the vhost, or about the value at `path` of its attributes."""
+        """Returns a finding about the vhost, or about the value at `path` of its attributes."""
         return _finding(rule, level, self.source, path, f"vhost '{self.hostname}': {text}", about)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionText:
-    """A section of a configuration as it is written; nothing has checked it."""
+    """A section of a configuration as it is written, not validated."""
 
     type: str
     attributes: Mapping[str, object]
@@ -193,7 +198,7 @@ class SectionText:
 
     @property
     def is_local(self) -> bool:
-        """Does a listener or connector stay within this machine?"""
+        """Returns whether a listener or connector only connects within this machine."""
         return is_loopback(self.text("host"))
 
     @property
@@ -201,21 +206,21 @@ class SectionText:
         return tuple(self.text("saslMechanisms").replace(",", " ").upper().split())
 
     def written_name(self, key: str) -> str:
-        """The name under which attribute `key` is there: its own, or an old one."""
+        """Returns the name under which attribute `key` is present: its own, or an old one."""
         old_names = (old for old, new in old_attribute_names(self.type).items() if new == key)
         return next((name for name in (key, *old_names) if name in self.attributes), key)
 
     def text(self, key: str) -> str:
-        """The value as a text, "" where it is absent."""
+        """Returns the value as a text, "" if it is absent."""
         value = self.attributes.get(self.written_name(key))
         return "" if value is None else str(value)
 
     def is_on(self, key: str) -> bool:
-        """Is a switch that is off by default on?"""
+        """Returns whether a switch is on that is off by default."""
         return self.text(key).lower() in ("yes", "true", "on")
 
     def is_off(self, key: str) -> bool:
-        """Is a switch that is on by default off?"""
+        """Returns whether a switch is off that is on by default."""
         return self.text(key).lower() in ("no", "false", "off")
 
     def finding(self, rule: str, level: Level, text: str, key: str | None = None, about: About = _PLAIN) -> Finding:
@@ -225,14 +230,14 @@ class SectionText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslText:
-    """What the SASL configuration of the router says, as far as it could be read.
+    """The readable part of the router's SASL configuration.
 
-    mechanisms      of its mech_list, in upper case; None where it has none
-    has_users       it names users, whoever has them
-    has_keys        it names keys of Kerberos
-    unread          what could not be read here, and why; "" where all was
-    fault           why the router does not start; "" where it does
-    password_fault  why it does not start with a listener that asks for passwords
+    mechanisms      of its mech_list, in upper case; None if there is none
+    has_users       it names users, in whichever database
+    has_keys        it names Kerberos keys
+    unread          the part that could not be read here, and why; "" if everything was read
+    fault           why the router does not start; "" if it does
+    password_fault  why it does not start with a listener that needs passwords
     """
 
     mechanisms: tuple[str, ...] | None = None
@@ -245,13 +250,13 @@ class SaslText:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyText:
-    """All files that are looked at together.
+    """The files that are checked together.
 
-    texts    file -> its text, as far as it is known
-    now      the time, seconds since 1970 UTC; None: not known, and rules that would ask are silent
-    ids      of the rules there are
-    routers  several configurations that are looked at beside each other; none where this is one
-    sasl     of the router's SASL configuration; None: it names none, or nobody has looked
+    texts    file -> its text, if it is known
+    now      the time, seconds since 1970 UTC; None: not known, and rules that depend on it report nothing
+    ids      of all existing rules
+    routers  several configurations that are compared with each other; empty if this is one configuration
+    sasl     the router's SASL configuration; None: it names none, or it was not read
     """
 
     entities: tuple[Section, ...]
@@ -279,7 +284,7 @@ class PolicyText:
 
     @cached_property
     def all_sections(self) -> tuple[SectionText, ...]:
-        """The sections of the configurations among the files, but for vhosts."""
+        """Returns the sections of the configurations among the files, except vhosts."""
         return tuple(
             SectionText(type=entity.type, attributes=entity.attributes, source=entity.source)
             for entity in self.entities
@@ -288,7 +293,7 @@ class PolicyText:
 
     @cached_property
     def validation(self) -> Validation:
-        """What a router that reads these files finds wrong with them at its start."""
+        """Returns the errors that a router finds in these files at its start."""
         made = Validation(load_schema(), make_id=str, refuse=refusal, is_service=_may_be_service)
         made.add(entity for entity in self.entities if entity.is_of_router)
         if self.is_configuration:
@@ -297,7 +302,7 @@ class PolicyText:
         return made
 
     def blame(self, rule: str, level: Level, fault: Fault | LeftOut, text: str = "", about: About = _PLAIN) -> Finding:
-        """A finding about the section that the router refuses or leaves out.
+        """Returns a finding about the section that the router refuses or leaves out.
 
         text  "": the router's own words
         """
@@ -324,7 +329,7 @@ class PolicyText:
 
     @property
     def is_enforced(self) -> bool:
-        """Does the configuration switch vhost policy on?"""
+        """Returns whether the configuration enables vhost policy."""
         return any(section.is_on("enableVhostPolicy") for section in self.sections("policy"))
 
     @property
@@ -333,12 +338,12 @@ class PolicyText:
 
 
 def _may_be_service(name: str) -> bool:
-    """Names of services are the host's: all that may be one is taken, and PAL152 speaks of those that are rare."""
+    """Returns whether it can be a service name. Services depend on the host, so PAL152 reports the unusual ones."""
     return _SERVICE.fullmatch(name) is not None
 
 
 def _words(found: Fault | LeftOut) -> str:
-    """The router's text, without the name of the type, which stands before it."""
+    """Returns the router's text, without the type name at its beginning."""
     return _LONG_NAME.sub("", found.reason if isinstance(found, Fault) else found.text)
 
 

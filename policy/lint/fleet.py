@@ -1,7 +1,7 @@
-"""The routers of several configurations that are given together, and the connections between them.
+"""The routers of several configurations that are checked together, and the connections between them.
 
-No host name is looked up: a connector leads to the listener that has its port and, as far as that can be told from the
-texts, its host. Where it cannot, the answer is that it is not known.
+No host name is looked up: a connector leads to the listener with its port and, as far as the texts show, its host. If
+that cannot be told, the result is "not known".
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,10 @@ _MODES: Final = {"0": "standalone", "1": "interior", "2": "edge"}
 
 @dataclass(frozen=True, kw_only=True)
 class FleetRouter:
-    """One configuration. file  its own, not those of its policyDir"""
+    """The configuration of one router.
+
+    file  its own file, without those of its policyDir
+    """
 
     policy: PolicyText
     file: str
@@ -29,7 +32,7 @@ class FleetRouter:
 
     @property
     def id(self) -> str:
-        """ "" where the router makes one up."""
+        """Returns the id, "" if the router generates one."""
         return self.section.text("id") if self.section is not None else ""
 
     @property
@@ -43,19 +46,19 @@ class FleetRouter:
 
     @property
     def anchor(self) -> SectionText:
-        """What a finding about the whole router is about."""
+        """Returns the section that a finding about the whole router refers to."""
         found = self.section or next(iter(self.policy.all_sections), None)
-        assert found is not None  # a file without sections is no router
+        assert found is not None  # a file without sections is not a router
         return found
 
     def is_at(self, host: str) -> bool:
-        """Does a host name say that it is this router's?"""
+        """Returns whether a host name can be the name of this router's host."""
         file = self.file.rpartition("/")[2].removesuffix(".conf")
         return host.lower() in (self.id.lower(), file.lower())
 
 
 def fleet(policy: PolicyText) -> tuple[FleetRouter, ...]:
-    """The routers of a policy that stands for several configurations; none where it stands for one."""
+    """Returns the routers of a policy with several configurations, none for a single configuration."""
     return tuple(
         FleetRouter(policy=router, file=router.all_sections[0].source.file or "")
         for router in policy.routers
@@ -64,7 +67,7 @@ def fleet(policy: PolicyText) -> tuple[FleetRouter, ...]:
 
 
 def target_of(connector: SectionText, own: FleetRouter, routers: tuple[FleetRouter, ...]) -> FleetRouter | None:
-    """The router that a connector leads to; None: it is not among them, or cannot be told."""
+    """Returns the router that a connector leads to. None if it is not among them, or cannot be told."""
     host, port = connector.text("host") or "127.0.0.1", connector.text("port") or "amqp"
     exact, possible = [], []
     for router in routers:
@@ -86,12 +89,12 @@ def connectors_of(router: FleetRouter, role: str) -> Iterator[SectionText]:
     return (each for each in network_sections(router.policy, "connector") if role_of(each) == role)
 
 
-# The place of an interior router in the fleet -> those of its neighbours.
+# The index of an interior router in the fleet -> the indexes of its neighbours.
 Graph = Mapping[int, set[int]]
 
 
 def interior_graph(routers: tuple[FleetRouter, ...]) -> Graph | None:
-    """The network of the interior routers; None where a connector's other end is not known."""
+    """Returns the network of the interior routers. None if a connector's other end is not known."""
     places = {id(router): place for place, router in enumerate(routers)}
     graph: dict[int, set[int]] = {place: set() for place, each in enumerate(routers) if each.mode == "interior"}
     for place in graph:

@@ -1,7 +1,7 @@
-"""Findings that a reviewer has accepted: comments beside the policy, and baselines.
+"""Findings that a reviewer has accepted: comments in the policy, and baselines.
 
-Pure. A comment counts for the value that begins on the next line that is no comment, and for all inside it; in a
-`.conf` file a comment behind a value counts for its own line.
+Pure. A comment applies to the value that begins on the next line without a comment, and to everything inside it. In a
+`.conf` file a comment after a value applies to its own line.
 """
 
 import hashlib
@@ -19,9 +19,11 @@ _ID = re.compile(r"PAL\d{3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoreComment:
-    """line    of the comment, 1-based
-    target  the line it counts for
-    problem why it cannot be followed, "" when it can
+    """One ignore comment.
+
+    line    of the comment, 1-based
+    target  the line to which it applies
+    problem why it cannot be used, "" if it can
     """
 
     line: int
@@ -31,7 +33,7 @@ class IgnoreComment:
 
 
 def comments_in(text: str) -> Iterator[IgnoreComment]:
-    """The ignore comments of a file."""
+    """Yields the ignore comments of a file."""
     if "qdpolicy:" not in text:
         return
     lines = text.split("\n")
@@ -58,9 +60,9 @@ def comments_in(text: str) -> Iterator[IgnoreComment]:
 def without_ignored(
     findings: Iterable[Finding], texts: Mapping[str, str], sought: Collection[str]
 ) -> tuple[Finding, ...]:
-    """The findings no comment answers, and one for every comment that answers none.
+    """Returns the findings that no comment ignores, and a finding for every comment that ignores none.
 
-    sought  ids of the rules that ran: comments about others are not blamed
+    sought  ids of the rules that ran: comments about other rules are not reported
     """
     comments = {file: [each for each in comments_in(text) if not each.problem] for file, text in texts.items()}
     used: set[tuple[str, int, str]] = set()
@@ -84,7 +86,7 @@ def without_ignored(
 
 
 def fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """The identity of each finding in later runs: its rule and words, not its place in the file."""
+    """Returns the identity of each finding across runs: its rule and words, not its place in the file."""
     counts: dict[str, int] = {}
     found = []
     for finding in findings:
@@ -95,11 +97,11 @@ def fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 
 def without_known(findings: Sequence[Finding], baseline: Collection[str]) -> tuple[Finding, ...]:
-    """The findings with a fingerprint that is not in the baseline."""
+    """Returns the findings whose fingerprint is not in the baseline."""
     known = frozenset(baseline)
     return tuple(finding for finding, mark in zip(findings, fingerprints(findings), strict=True) if mark not in known)
 
 
 def with_levels(findings: Iterable[Finding], levels: Mapping[str, Level]) -> tuple[Finding, ...]:
-    """The findings with the levels the project has chosen for their rules."""
+    """Returns the findings with the levels that the project has chosen for their rules."""
     return tuple(replace(finding, level=levels.get(finding.rule, finding.level)) for finding in findings)

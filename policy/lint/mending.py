@@ -1,4 +1,4 @@
-"""Is a text with fixes made in it still the policy it was? Pure."""
+"""Checks that fixes do not break a policy or change its meaning. Pure."""
 
 from policy.analysis.conversion import opaque_addresses
 from policy.files.loader import PolicyFileError
@@ -7,7 +7,7 @@ from policy.ruleset import PolicyError, compile_ruleset
 
 
 def harm(file: str, before: str, after: str, *, is_unsafe: bool) -> str | None:
-    """Why the fixes must not be made: they leave a policy a policy, and those called safe its meaning what it is."""
+    """Returns why the fixes must not be made: they would break the policy, or safe ones would change its meaning."""
     digests = []
     for text in (before, after):
         try:
@@ -18,6 +18,6 @@ def harm(file: str, before: str, after: str, *, is_unsafe: bool) -> str | None:
             written = ((vhost.attributes, vhost.source) for vhost in vhosts)
             digests.append(compile_ruleset({}, written, resolve=opaque_addresses).digest)
         except PolicyError:
-            digests.append("")  # refused by the router, for what another finding says
+            digests.append("")  # refused by the router, for which there is another finding
     is_same = digests[0] in ("", digests[1])
     return None if is_unsafe or is_same else "the fixes would change what it permits"

@@ -1,4 +1,4 @@
-"""The sections of a configuration by which routers reach each other."""
+"""The sections of a configuration that connect routers with each other."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,17 +14,17 @@ _BY_NUMBER: Final = {"0": "normal", "1": "inter-router", "2": "route-container",
 
 
 def role_of(section: SectionText) -> str:
-    """A role may be written as its number."""
+    """Returns the role of a section, which may be written as its number."""
     return _BY_NUMBER.get(section.text("role"), section.text("role"))
 
 
 def network_sections(policy: PolicyText, type_: str) -> Iterator[SectionText]:
-    """The listeners, or the connectors, of a role between routers."""
+    """Yields the listeners, or the connectors, with a role between routers."""
     return (section for section in policy.sections(type_) if role_of(section) in ROLES)
 
 
 def limits_ids(section: SectionText) -> bool:
-    """Is there a `routerIds` that keeps some peer from some id?"""
+    """Returns whether a `routerIds` denies some router id to some peer."""
     try:
         return bool(section.text("routerIds")) and not RouterIds.parse(section.text("routerIds")).is_for_everybody
     except InvalidValue:
@@ -32,7 +32,7 @@ def limits_ids(section: SectionText) -> bool:
 
 
 def names_users(section: SectionText) -> bool:
-    """Is there a `routerIds` each of whose items says whose it is?"""
+    """Returns whether a `routerIds` has a user in each of its items."""
     try:
         return bool(section.text("routerIds")) and RouterIds.parse(section.text("routerIds")).names_users
     except InvalidValue:
@@ -40,6 +40,6 @@ def names_users(section: SectionText) -> bool:
 
 
 def demands_login(section: SectionText) -> bool:
-    """Does a listener let in only peers that have proved a name?"""
-    # Without saslMechanisms every mechanism is offered, ANONYMOUS among them.
+    """Returns whether a listener admits only peers that have proved a name."""
+    # Without saslMechanisms every mechanism is offered, including ANONYMOUS.
     return section.is_on("authenticatePeer") and bool(section.mechanisms) and "ANONYMOUS" not in section.mechanisms

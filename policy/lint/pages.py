@@ -1,4 +1,4 @@
-"""The documentation of the rules: a page for each, made of its docstring, and the address of the page.
+"""The documentation of the rules: a page for each, made from its docstring, and the address of the page.
 
 Pure. `python -m policy.cli.rule_pages` writes the pages to docs/rules.
 """
@@ -8,20 +8,23 @@ from typing import Final
 
 from policy.lint.findings import LintRule
 
-# The project's place on the web, with a slash at its end; "" as long as it has none, and nothing links to it then.
-# `docs-url` in qdpolicy.toml names another one for the pages, such as a mirror.
+# The project's address on the web, with a final slash; "" while it has none, and then there are no links to it.
+# `docs-url` in qdpolicy.toml sets another one for the pages, such as a mirror.
 HOME: Final = ""
 RULES_URL: Final = f"{HOME}docs/rules/" if HOME else ""
 _NOTICE: Final = "<!-- Written by `python -m policy.cli.rule_pages` from policy/lint. -->"
 
 
 def url_of(id_: str, base: str = RULES_URL) -> str:
-    """The address of a rule's page, "" where it has none. base  of all pages, with a slash at its end"""
+    """Returns the address of a rule's page, "" if it has none.
+
+    base  of all pages, with a final slash
+    """
     return f"{base}{id_}.md" if base else ""
 
 
 def page(rule: LintRule) -> str:
-    """The page of a rule, in Markdown."""
+    """Returns the page of a rule, in Markdown."""
     return (
         f"{_NOTICE}\n# {rule.ID}: {rule.TITLE}\n\nFamily: {rule.FAMILY}\n\n{(rule.__doc__ or '').strip()}\n\n"
         f"[All rules](README.md) · [how to excuse a finding](../qdpolicy.md#lint)\n"
@@ -29,7 +32,7 @@ def page(rule: LintRule) -> str:
 
 
 def index(rules: Sequence[LintRule]) -> str:
-    """The page that lists the rules."""
+    """Returns the page that lists the rules."""
     return "".join(f"{line}\n" for line in _index_lines(rules))
 
 

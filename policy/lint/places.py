@@ -1,6 +1,6 @@
-"""Finds the exact place of a finding in a file, the line to show for it, and the text its fix changes.
+"""Finds the exact place of a finding in a file, the line to show for it, and the text that its fix changes.
 
-Pure. A rule knows the attribute; here the item is looked up in the text behind it.
+Pure. A rule knows the attribute. The item is looked up here, in the text after it.
 """
 
 import re
@@ -12,7 +12,7 @@ from functools import lru_cache
 from policy.files.redaction import without_secrets
 from policy.lint.findings import Finding
 
-# How far behind the beginning of an attribute its value is looked through.
+# Characters after the beginning of an attribute that are searched for an item.
 _MAX_VALUE_CHARACTERS = 100_000
 MAX_SHOWN_CHARACTERS = 160
 _WORD = re.compile(r'"[^"]*"|[^\s:,{]+')
@@ -20,7 +20,7 @@ _WORD = re.compile(r'"[^"]*"|[^\s:,{]+')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The line a finding is about.
+    """The line of a finding.
 
     start, length  the part to underline, 0-based, in characters of `text`
     """
@@ -31,7 +31,7 @@ class Excerpt:
 
 
 def placed(findings: Iterable[Finding], texts: Mapping[str, str]) -> tuple[Finding, ...]:
-    """The findings, those about an item with the place of the item."""
+    """Returns the findings. Findings about an item get the place of the item."""
     return tuple(_placed(finding, texts.get(finding.file)) for finding in findings)
 
 
@@ -49,7 +49,7 @@ def _placed(finding: Finding, text: str | None) -> Finding:
 
 
 def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
-    """The line of a finding, without anything that may be a password."""
+    """Returns the line of a finding, without text that may be a password."""
     if text is None or not 1 <= finding.line <= len(_line_starts(text)):
         return None
     line, shown = _line(text, finding.line)
@@ -61,10 +61,10 @@ def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
     return Excerpt(text=shown, start=start - cut, length=max(1, min(length, len(shown) - start + cut)))
 
 
-# A policy of thousands of vhosts may be one line, which is not to be gone through for each of its findings.
+# A policy of thousands of vhosts may be one line, which must not be scanned for each of its findings.
 @lru_cache(maxsize=64)
 def _line(text: str, number: int) -> tuple[str, str]:
-    """A line as it is, and as it may be shown."""
+    """Returns a line as it is, and as it may be shown."""
     starts = _line_starts(text)
     end = starts[number] if number < len(starts) else len(text)
     line = text[starts[number - 1] : end].rstrip("\r\n")
@@ -73,14 +73,14 @@ def _line(text: str, number: int) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:
-    """A text with fixes made, and the findings whose fixes they are."""
+    """A text after fixes, and the findings that they fix."""
 
     text: str
     findings: tuple[Finding, ...]
 
 
 def mended(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_allowed: bool) -> dict[str, Mended]:
-    """The texts that change when the findings' fixes are made. Fixes that would meet each other are made once."""
+    """Returns the texts that change when the findings' fixes are made. Of fixes that overlap, only one is made."""
     edits: dict[str, dict[tuple[int, str, str], Finding]] = {}
     for finding in findings:
         fix, text = finding.fix, texts.get(finding.file)
@@ -104,7 +104,7 @@ def mended(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_a
 
 
 def fix_offset(finding: Finding, text: str) -> int | None:
-    """Where in the text the `old` of the finding's fix stands; None: it is not there."""
+    """Returns the place of the `old` text of the finding's fix. None if the text is not there."""
     if finding.fix is None:
         return None
     old, at = finding.fix.old, _offset(text, finding.line, finding.column)
@@ -114,7 +114,7 @@ def fix_offset(finding: Finding, text: str) -> int | None:
 
 @lru_cache(maxsize=16)
 def _line_starts(text: str) -> tuple[int, ...]:
-    """The offsets at which lines begin: found once for a file, however many findings it has."""
+    """Returns the offsets at which lines begin. They are computed once per file, however many findings it has."""
     return (0, *(match.end() for match in re.finditer("\n", text)))
 
 

@@ -1,4 +1,4 @@
-"""Writes findings as text, in short, as JSON, SARIF 2.1.0, GitHub annotations and JUnit.
+"""Writes findings as text, concise text, JSON, SARIF 2.1.0, GitHub annotations and JUnit.
 
 Pure. The policy's texts may come from an attacker: none of them reaches a terminal or a pipeline as a command.
 Sources: SARIF 2.1.0 (OASIS); workflow commands of GitHub Actions.
@@ -29,13 +29,15 @@ _BY_ID: Final = {rule.ID: rule for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """findings      placed and sorted
+    """The content of a report, and how to write it.
+
+    findings      sorted, with their places
     problems      (file, why it is unreadable)
     texts         file -> text, for the excerpts
-    explains_all  say with every finding why, not only with the first one of its rule
+    explains_all  explain every finding, not only the first one of its rule
     is_colored    with escape sequences for a terminal
-    rules_url     of the pages of the rules, with a slash at its end
-    version       of this program, "" where it is not known
+    rules_url     of the pages of the rules, with a final slash
+    version       of this program, "" if it is not known
     """
 
     findings: Sequence[Finding]
@@ -48,7 +50,7 @@ class Report:
 
 
 def as_text(report: Report) -> str:
-    """For people: the line, why it is a fault, what to write, and at the end how many there are."""
+    """Returns a report for people: the line, the reason, the remedy, and the number of findings at the end."""
     style = _Style(report)
     lines = [style.problem(file, problem) for file, problem in report.problems]
     explained: set[str] = set()
@@ -61,7 +63,7 @@ def as_text(report: Report) -> str:
 
 
 def as_concise(report: Report) -> str:
-    """One line for each finding, and nothing else."""
+    """Returns a report with one line for each finding."""
     style = _Style(report)
     lines = [style.problem(file, problem) for file, problem in report.problems]
     lines += [style.head(finding) for finding in report.findings]
@@ -69,7 +71,7 @@ def as_concise(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """How many findings of which level there are, in how many files."""
+    """Returns the number of findings of each level, and the number of files."""
     counts = [
         (sum(finding.level is level for finding in report.findings), level.name.lower())
         for level in sorted(Level, reverse=True)
@@ -82,7 +84,7 @@ def summary(report: Report) -> str:
 
 
 def fixable(report: Report) -> str:
-    """How many findings `--fix` would mend."""
+    """Returns the number of findings that `--fix` would fix."""
     safe = sum(finding.fix is not None and finding.fix.is_safe for finding in report.findings)
     unsafe = sum(finding.fix is not None for finding in report.findings) - safe
     if not safe and not unsafe:
@@ -92,7 +94,10 @@ def fixable(report: Report) -> str:
 
 
 class _Style:
-    """Heads of findings. Texts are made printable before they are coloured: none brings an escape sequence."""
+    """The head lines of findings.
+
+    Texts are made printable before they are coloured, so they contain no escape sequences.
+    """
 
     def __init__(self, report: Report) -> None:
         self._is_colored = report.is_colored
@@ -129,7 +134,7 @@ def _text_lines(finding: Finding, report: Report, style: _Style, *, is_explained
 
 
 def why(rule: LintRule) -> str:
-    """The explanation on the rule's page, in one line."""
+    """Returns the explanation on the rule's page, in one line."""
     _, _, explanation = (rule.__doc__ or "").strip().partition("\n\n")
     return " ".join(explanation.split())
 
@@ -223,7 +228,7 @@ def _location(file: str, region: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """The path as a URI reference: characters that are not plain are written as %XX."""
+    """Returns the path as a URI reference. Characters that are not plain are written as %XX."""
     plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
     return "".join(
         character if character in plain else "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "replace"))
@@ -245,7 +250,7 @@ def as_github(report: Report) -> str:
 
 
 def _command(level: str, file: str, line: int, column: int, title: str, text: str) -> str:
-    """A workflow command. The texts put in cannot end it and begin another."""
+    """Returns a workflow command. The inserted texts cannot end it and begin another."""
 
     def escaped(value: str) -> str:
         return printable(value, "\n").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
@@ -258,7 +263,7 @@ def _command(level: str, file: str, line: int, column: int, title: str, text: st
 
 
 def as_junit(report: Report) -> str:
-    """One test case for each rule and file with findings, and one for each rule without."""
+    """Returns one test case for each rule and file with findings, and one for each rule without."""
     cases: list[str] = []
     failures = 0
     for file, problem in report.problems:

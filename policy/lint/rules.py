@@ -1,4 +1,4 @@
-"""The rules, in the order of their ids. An id is never used again for something else."""
+"""The rules, in the order of their ids. An id is never reused for another rule."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -125,7 +125,7 @@ from policy.lint.findings import Finding, LintRule, PolicyText, SaslText
 from policy.lint.ignoring import UNUSED_ID, without_ignored
 from policy.lint.places import placed
 
-# Those that look at the configurations of several routers beside each other.
+# The rules that compare the configurations of several routers.
 FLEET_RULES: tuple[LintRule, ...] = (
     duplicate_router_id,
     no_redundant_path,
@@ -247,7 +247,7 @@ RULES: tuple[LintRule, ...] = (
     reserved_user,
 )
 
-# Of the other places of a finding that stands for several.
+# Limit of further places that are shown for a finding which replaces several.
 MAX_SHOWN_LINES: Final = 10
 
 _IDS = frozenset(rule.ID for rule in RULES)
@@ -261,13 +261,13 @@ def check_all(
     watch: Callable[[Iterable[LintRule]], Iterable[LintRule]] = iter,
     sasl: SaslText | None = None,
 ) -> tuple[Finding, ...]:
-    """The findings of all rules but those with `ignored` ids, by file, line and id.
+    """Returns the findings of all rules except those with `ignored` ids, by file, line and id.
 
-    entities  of all files a router would load together; they have passed the schema
-    texts     file -> its text; without it no item is looked up in its line, and no comment is followed
-    now       the time, seconds since 1970 UTC, for rules that ask
+    entities  of all files that a router would load together; they are valid by the schema
+    texts     file -> its text; without it no item is looked up in its line, and comments have no effect
+    now       the time, seconds since 1970 UTC, for rules that need it
     watch     passes the rules on, one by one
-    sasl      as of PolicyText
+    sasl      as in PolicyText
     """
     known = {} if texts is None else texts
     rules = [rule for rule in RULES if rule not in FLEET_RULES]
@@ -278,7 +278,7 @@ def check_all(
 def check_fleet(
     routers: tuple[PolicyText, ...], ignored: Collection[str] = (), texts: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """The findings of the rules that look at the routers of one network beside each other; otherwise as check_all."""
+    """Returns the findings of the rules that compare the routers of one network; otherwise like check_all."""
     policy = PolicyText(entities=(), texts={} if texts is None else texts, routers=routers)
     return _found(FLEET_RULES, policy, ignored, iter)
 
@@ -297,7 +297,7 @@ def _found(
 
 
 def _folded(findings: Iterable[Finding], rule: str) -> Iterator[Finding]:
-    """The findings, those of the rule as one for each file: notes that nobody acts on line by line."""
+    """Yields the findings, but only one per file for the rule: it reports notes that users do not fix line by line."""
     found = list(findings)
     lines: dict[str, list[int]] = {}
     for each in found:

@@ -13,14 +13,14 @@ _SECTION_ALIASES = {
 
 @cache
 def old_attribute_names(section_type: str) -> Mapping[str, str]:
-    """Attributes of a section that routers still understand under an old name: the old name -> the one to use."""
+    """Returns the attributes of a section that routers still accept under an old name: old name -> current name."""
     attributes = section_attributes(section_type) or {}
     return {old: new for new, attribute in attributes.items() for old in attribute.get("aliases", ())}
 
 
 @cache
 def section_attributes(section_type: str) -> Mapping[str, Mapping[str, Any]] | None:
-    """The attributes of a section, from the management schema; None: there is no such section."""
+    """Returns the attributes of a section in the management schema. None if there is no such section."""
     types: Mapping[str, Any] = schemas.load("management")["entityTypes"]
     found = types.get(section_type) or types.get(_SECTION_ALIASES.get(section_type, ""))
     return None if found is None else found["attributes"]

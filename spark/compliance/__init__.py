@@ -1,1 +1,1 @@
-"""Evidence for auditors: controls, the queries that answer them, and the pack that holds both."""
+"""Evidence for auditors: controls, the queries that answer them, and the pack that contains both."""

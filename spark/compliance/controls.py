@@ -1,6 +1,6 @@
-"""Controls, the queries that answer them, and what a router's trail cannot say of them. Data, and nothing but.
+"""Controls, the queries that answer them, and what a router's trail cannot show. Data only.
 
-A control's text is ours, in short; the standard has the words that count.
+The texts of the controls are our own summaries; the wording of the standards is binding.
 """
 
 from dataclasses import dataclass
@@ -9,14 +9,16 @@ from typing import Final, Literal
 Standard = Literal["pci-dss-4.0", "nist-800-53", "soc-2", "iso-27001"]
 STANDARDS: Final[tuple[Standard, ...]] = ("pci-dss-4.0", "nist-800-53", "soc-2", "iso-27001")
 
-CHAIN: Final = "chain"  # a question to `qdaudit verify`, not to the table
+CHAIN: Final = "chain"  # answered by `qdaudit verify`, not from the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """queries   of spark.compliance.queries, or CHAIN
-    needs     those of them that must have rows; without, it is a gap
-    elsewhere  what the control asks for beside, and no trail of a router can show; "" for nothing
+    """One control of a standard.
+
+    queries   of spark.compliance.queries, or CHAIN
+    needs     the queries that must have rows; without rows there is a gap
+    elsewhere  what the control also requires and no router's trail can show; "" for nothing
     """
 
     standard: Standard

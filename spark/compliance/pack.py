@@ -1,7 +1,7 @@
-"""The pack: every control with its answer, the rows behind it, and the hashes of what went in and came out.
+"""The pack: every control with its answer, the rows behind it, and the hashes of all inputs and outputs.
 
-Pure but for `sha256_of`. An answer is `shown` or `gap`; a gap says what is missing. Nothing is rounded up: a control
-that asks for more than a trail can show is a gap in that respect, however many rows there are.
+Pure, except `sha256_of`. An answer is `shown` or `gap`; a gap says what is missing. A control that requires more than a
+trail can show is a gap in that respect, however many rows there are.
 """
 
 import hashlib
@@ -17,10 +17,11 @@ _BLOCK: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What `qdaudit verify` says of the audit files; None in place of it: they were not given.
+    """The result of `qdaudit verify` for the audit files. Without audit files, None is used instead.
 
-    details  its findings, the first of them
-    apart    why the table is not all, and nothing but, what ingest takes of these files; "" where that is not seen
+    details  its first findings
+    apart    why the table does not have exactly the events that ingest takes from these files; "" if no difference was
+             seen
     """
 
     is_whole: bool
@@ -33,7 +34,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """rows  of each query, by its name"""
+    """The answer to one control.
+
+    rows  of each query, by its name
+    """
 
     control: Control
     result: Literal["shown", "gap"]
@@ -54,8 +58,10 @@ class Answer:
 def answers(
     controls: Sequence[Control], rows: Mapping[str, int], chain: Chain | None, *, lost: int, missing: int
 ) -> list[Answer]:
-    """rows  of each query
-    lost     events the routers say they lost; missing  those missing by their numbers
+    """Returns the answers to the controls.
+
+    rows  of each query
+    lost  events that the routers report as lost; missing  events that are missing by their numbers
     """
     return [_answer(control, rows, chain, lost=lost, missing=missing) for control in controls]
 
@@ -75,9 +81,9 @@ def _answer(control: Control, rows: Mapping[str, int], chain: Chain | None, *, l
 
 
 def apart(verified: Mapping[str, int], taken: Mapping[str, int], *, told: int, there: int) -> str:
-    """Why a table is not that of audit files, "" where nothing shows it.
+    """Returns why a table does not belong to the audit files, "" if nothing shows that.
 
-    verified  lines of each file that was verified; taken: of each that was taken into the table, as the table says
+    verified  lines of each verified file; taken: lines of each file that went into the table, as the table says
     told      events that the table says it took; there: rows that it has
     """
     for name in sorted({*verified, *taken}):

@@ -1,6 +1,6 @@
-"""What controls ask of a trail, each a query by name. All DataFrame -> DataFrame.
+"""The queries of the controls, by name. All DataFrame -> DataFrame.
 
-Events are those of spark.event_table.read_events. Each result has an order, and its rows are few: groups, not events.
+Events are those of spark.event_table.read_events. Each result is ordered and has few rows: groups, not events.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from spark.transforms.events import LOGS_OWN, bounded, requests
 
 Query = Callable[[DataFrame], DataFrame]
 
-# PCI DSS 4.0 10.2.2 and AU-3: who, what, when, outcome, where from, what it was about.
+# PCI DSS 4.0 10.2.2 and AU-3: user, kind, time, outcome, origin and subject of an event.
 _CONTENT: Final[Mapping[str, str]] = {
     "who": "user",
     "what": "stage",
@@ -40,7 +40,7 @@ def _requests() -> Column:
 
 
 def accesses(events: DataFrame) -> DataFrame:
-    """Who was let in: user, remote_host, router, connections."""
+    """Counts admitted connections: user, remote_host, router, connections."""
     keys = ("user", "remote_host", "router")
     return opened(events).groupBy(*keys).agg(*_times(_requests())).orderBy(*(F.asc_nulls_last(key) for key in keys))
 
@@ -58,14 +58,14 @@ def failed_logins(events: DataFrame) -> DataFrame:
 
 
 def held_back(events: DataFrame) -> DataFrame:
-    """What a router did against guessing: answers withheld, and bans that refused."""
+    """Counts a router's measures against guessing: withheld answers, and refusals by bans."""
     keys = ("router", "reason", "user", "remote_host")
     found = denied(events).where(F.col("reason").isin("too_many_guesses", "banned"))
     return found.groupBy(*keys).agg(*_times(_requests())).orderBy(*(F.asc_nulls_last(key) for key in keys))
 
 
 def administration(events: DataFrame) -> DataFrame:
-    """Changes by management: who asked, what for, and how it ended."""
+    """Counts changes by management, by user, request and outcome."""
     keys = ("user", "remote_host", "operation", "entity_type", "entity_name")
     outcomes = [
         F.sum(F.col(name).cast("bigint")).alias(to) for name, to in (("is_done", "done"), ("is_refused", "refused"))
@@ -75,13 +75,13 @@ def administration(events: DataFrame) -> DataFrame:
 
 
 def rules_changed(events: DataFrame) -> DataFrame:
-    """Which ruleset was in force at which router, and since when it is on record."""
+    """Lists the rulesets in force at each router, with the first and last time on record."""
     counts = events.where(F.col("ruleset_digest").isNotNull()).groupBy("router", "ruleset_digest")
     return counts.agg(*_times(F.count(F.lit(1)).alias("events"))).orderBy("router", "first")
 
 
 def log_itself(events: DataFrame) -> DataFrame:
-    """What an audit log says of itself: its ends, what it lost, what retention deleted."""
+    """Counts the audit log's events about itself: its ends, its losses, and deletions by retention."""
     counts = events.where(F.col("reason").isin(*LOGS_OWN)).groupBy("router", "reason")
     return counts.agg(*_times(F.count(F.lit(1)).alias("events"), F.sum(bounded("lost")).alias("lost"))).orderBy(
         "router", "reason"
@@ -89,20 +89,23 @@ def log_itself(events: DataFrame) -> DataFrame:
 
 
 def starts(events: DataFrame) -> DataFrame:
-    """Each start of a router: its first and last event, and whether its end is on record."""
+    """Lists each start of a router: its first and last event, and whether its end is on record."""
     counts = events.where(F.col("start").isNotNull()).groupBy("router", "start")
     ended = F.max((F.col("reason") == "log_closed").cast("int")).cast("boolean").alias("has_end")
     return counts.agg(*_times(F.count(F.lit(1)).alias("events"), ended)).orderBy("router", "first")
 
 
 def kinds(events: DataFrame) -> DataFrame:
-    """Which kinds of event are on record."""
+    """Counts the kinds of event on record."""
     counts = events.groupBy("stage", "decision").agg(*_times(F.count(F.lit(1)).alias("events"), _requests()))
     return counts.orderBy("stage", "decision")
 
 
 def content(events: DataFrame) -> DataFrame:
-    """Of each kind of event, how many say who, what, when, with which outcome, from where and why."""
+    """Counts for each kind of event how many record each required fact.
+
+    The facts are the user, the kind, the time, the outcome, the origin and the reason.
+    """
     counts = (
         events.where(~F.col("reason").isin(*LOGS_OWN))
         .groupBy("stage")
@@ -112,7 +115,7 @@ def content(events: DataFrame) -> DataFrame:
 
 
 def findings(trail: Trail) -> DataFrame:
-    """What the detectors found, by their defaults. trail: with what they look at"""
+    """Returns the findings of the detectors with default thresholds. trail: with the data that they need"""
     found = detect(trail, defaults())
     return found.select(
         *("finding_id", "detector", "severity", "first", "last", "count", "user", "remote_host", "router", "events"),
@@ -120,7 +123,7 @@ def findings(trail: Trail) -> DataFrame:
     )
 
 
-# Of a trail, the others of its events.
+# Takes a trail, unlike the other queries, which take its events.
 FINDINGS: Final = "findings"
 QUERIES: Final[Mapping[str, Query]] = {
     "accesses": accesses,

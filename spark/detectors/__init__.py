@@ -1,4 +1,4 @@
-"""Detectors of attacks and faults: audit events -> findings, one file for each. The tuple is the list of them."""
+"""Detectors of attacks and faults: audit events -> findings. Each detector has one file; the tuple lists them all."""
 
 from spark.detectors.address_probing import ADDRESS_PROBING
 from spark.detectors.authenticator_outage import AUTHENTICATOR_OUTAGE

@@ -1,4 +1,4 @@
-"""One user is refused many addresses."""
+"""One user is denied many addresses."""
 
 from pyspark.sql import DataFrame
 

@@ -1,4 +1,4 @@
-"""Many failed logins of one user, from one host or many."""
+"""Many failed logins of one user, from one or more hosts."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""Failed logins of many users from one host, over several routers."""
+"""Failed logins of many users from one host, at several routers."""
 
 from pyspark.sql import DataFrame
 

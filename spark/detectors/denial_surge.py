@@ -35,7 +35,7 @@ def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
     )
     surges = counts.where(
         (F.col("after") >= thresholds["min_denials"])
-        # Not `before` times the factor, which may be more than 64 bits hold.
+        # Not `before` times the factor, which may exceed 64 bits.
         & (F.col("after") / F.lit(thresholds["factor"]) >= F.greatest("before", F.lit(1)))
     )
     end = F.col("since") + window
@@ -51,7 +51,7 @@ def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
 
 
 def _changes(trail: Trail) -> DataFrame:
-    """router, and since when another ruleset than before was in force there."""
+    """Returns router, and the time since which it has a different ruleset."""
     names = [F.col("keys")[at].alias(name) for name, at in (("router", 0), ("ruleset_digest", 2))]
     minutes = trail.of_kind(DIGESTS).select(*names, F.col("first").alias("since"))
     earlier = F.lag("ruleset_digest").over(Window.partitionBy("router").orderBy("since", "ruleset_digest"))

@@ -1,4 +1,4 @@
-"""Failed logins of one user from one host, then one that succeeds: a password may have been guessed."""
+"""Failed logins of one user from one host, then a successful one: a password may have been guessed."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -27,7 +27,7 @@ def _focus(thresholds: Thresholds) -> Focus:
 
 
 def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
-    """Of the bursts of failures those that somebody came in by."""
+    """Returns the bursts of failures that a successful login followed."""
     spans = seen.bursts.select(F.col("key").alias("of_key"), "start", "end")
     of_spans = seen.observations.join(
         spans,
@@ -35,7 +35,7 @@ def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
         & (F.col("time") >= F.col("start"))
         & (F.col("time") < F.col("end") + F.make_dt_interval(secs=F.lit(thresholds["window_s"]))),
     )
-    # A running sum from the first row on, not over a frame that slides: one step for each row.
+    # A running sum from the first row, not over a sliding frame: one step for each row.
     before = (
         Window.partitionBy("key", "start")
         .orderBy("time", "what", "event_id")

@@ -1,4 +1,4 @@
-"""A user who has not come for long comes again."""
+"""A user returns after a long absence."""
 
 from collections.abc import Sequence
 
@@ -26,9 +26,9 @@ def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
 
 
 def _woken(trail: Trail, thresholds: Thresholds) -> DataFrame:
-    """Users, and the time of their first event after a long absence, as `start` and `end`."""
+    """Returns users, and the time of their first event after a long absence, as `start` and `end`."""
     stays = trail.of_kind(STAYS).select(F.col("keys")[0].alias("user"), "first", "last")
-    # Of several shares of the trail they may overlap.
+    # Stays from several shares of the trail may overlap.
     before = Window.partitionBy("user").orderBy("first", "last").rowsBetween(Window.unboundedPreceding, -1)
     earlier = F.max("last").over(before)
     long = F.make_dt_interval(days=F.lit(thresholds["dormant_days"]))

@@ -1,10 +1,10 @@
-"""What detectors have in common: an observation, an incident, a finding. All DataFrame -> DataFrame.
+"""The common types of the detectors: an observation, an incident, a finding. All DataFrame -> DataFrame.
 
 Observation  one event as one detector sees it: MEMBERS, `weight` (bigint: how many requests it counts for, 0 for one
-             that only belongs to the story), `what` (string or null: the distinct thing that is counted) and `host`
+             that only belongs to the context), `what` (string or null: the distinct thing that is counted) and `host`
              (remote_host; of IPv6 its /64).
-Incident     `key` (array of string: the values of the detector's keys), `start` and `end` (timestamp): what a detector
-             says of its observations from start to before end. The intervals of one key do not overlap.
+Incident     `key` (array of string: the values of the detector's keys), `start` and `end` (timestamp): a detector's
+             statement about its observations from start to before end. The intervals of one key do not overlap.
 Finding      FINDING: an incident with its numbers, names and evidence.
 """
 
@@ -21,7 +21,7 @@ from spark.sums.picks import Key, Span, Wanted
 from spark.sums.trail import Trail
 from spark.transforms.events import requests
 
-# Event ids and names that one finding shows. Stops a flood from making one row of a million; `events` counts them all.
+# Limit of event ids and names in one finding. Stops a flood from making one row of a million; `events` counts them all.
 MAX_EVIDENCE: Final = 100
 
 MEMBERS: Final = ("event_id", "time", "router", "user", "remote_host", "vhost", "address", "reason", "ruleset_digest")
@@ -37,8 +37,8 @@ FINDING: Final = StructType(
         StructField("first", TimestampType()),
         StructField("last", TimestampType()),
         StructField("count", LongType()),  # requests
-        StructField("distinct", LongType()),  # of what the detector tells apart
-        *[StructField(name, StringType()) for name in SINGLE],  # null where the evidence has several
+        StructField("distinct", LongType()),  # number of distinct things
+        *[StructField(name, StringType()) for name in SINGLE],  # null if the evidence has several values
         *[StructField(name, ArrayType(StringType())) for name in _LISTS],  # at most MAX_EVIDENCE, sorted
         StructField("events", LongType()),
         StructField("evidence", ArrayType(StringType())),  # event ids, the earliest first, at most MAX_EVIDENCE
@@ -51,7 +51,7 @@ Thresholds = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one detector has seen: of a trail its observations, and the bursts of them, as incidents."""
+    """The input of one detector: a trail's observations, and their bursts, as incidents."""
 
     trail: Trail
     observations: DataFrame
@@ -60,12 +60,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """name   a member of schemas/detect_thresholds.json, where its thresholds and their sources stand
+    """One detector.
+
+    name       a member of schemas/detect_thresholds.json, which has its thresholds and their sources
     title      for people
-    keys       columns of observations by which incidents are told apart
-    observe    events, of which those that are needed are enough -> observations
+    keys       columns of observations that separate incidents
+    observe    events, at least those that are needed -> observations
     focus      the thresholds -> which bursts of its observations are incidents
-    incidents  else, or made of these: what tells the incidents
+    incidents  makes the incidents, if the bursts are not the incidents themselves
     wants      without a focus: a trail's sums and the thresholds -> the events that are needed
     """
 
@@ -80,9 +82,9 @@ class Detector:
 
 
 def host() -> Column:
-    """remote_host as it is counted: an IPv4 address, or the first four groups of an IPv6 one.
+    """Returns remote_host as it is counted: an IPv4 address, or the first four groups of an IPv6 address.
 
-    Attack: who has an IPv6 network comes from another address of it each time.
+    Attack: a client with an IPv6 network uses another of its addresses each time.
     """
     plain = F.col("remote_host")
     text = F.regexp_replace(plain, r"(?i)\A::ffff:(?=\d+\.)|%.*", "")
@@ -93,7 +95,7 @@ def host() -> Column:
     counted = F.when(text.contains(":"), F.concat(F.array_join(F.slice(whole, 1, 4), ":"), F.lit("::/64"))).otherwise(
         text
     )
-    # Nearly all are plain IPv4: they need no pattern.
+    # Nearly all are plain IPv4, which needs no pattern.
     return F.when(plain.contains(":") | plain.contains("%"), counted).otherwise(plain)
 
 
@@ -102,10 +104,10 @@ def _groups(text: Column) -> Column:
 
 
 def observed(events: DataFrame, *, what: Column | None = None, counts: Column | None = None) -> DataFrame:
-    """Observations of events.
+    """Returns the observations of events.
 
-    what    the distinct thing; None: nothing is told apart
-    counts  the weight; None: as many requests as the event stands for
+    what    the distinct thing; None: nothing is distinguished
+    counts  the weight; None: the number of requests that the event represents
     """
     return events.select(
         *MEMBERS,
@@ -116,7 +118,7 @@ def observed(events: DataFrame, *, what: Column | None = None, counts: Column | 
 
 
 def observed_names(events: DataFrame, member: str) -> DataFrame:
-    """Observations whose `what` is a member. Of a flood, where it is null, each of the flood's samples is one.
+    """Returns observations whose `what` is a member. For a flood without that member, each sample is an observation.
 
     The requests of a flood are counted once, with the first sample.
     """
@@ -128,13 +130,13 @@ def observed_names(events: DataFrame, member: str) -> DataFrame:
 
 
 def bursts(observations: DataFrame, focuses: Mapping[str, Focus]) -> DataFrame:
-    """Incidents with their `detector`: where an observation's window has what the detector's focus asks for.
+    """Returns incidents with their `detector`: windows of observations that satisfy the detector's focus.
 
     observations  with `detector` and `key`
 
-    Windows are of 5/4 window_s and begin every quarter of it, so each span of window_s is whole in one of them. Those
-    that overlap are one incident. Cost: the events once, then five rows a quarter of a window, key and thing; an
-    attacker who makes many requests makes no more of them (a sliding frame over rows costs their square).
+    Windows have a length of 5/4 window_s and begin every quarter of it, so one of them contains each span of window_s.
+    Overlapping windows are one incident. Cost: the events once, then five rows per quarter window, key and thing. An
+    attacker's many requests do not increase that (a sliding frame over rows would cost their square).
     """
     keys = ("detector", "key")
     quarter = _of_each({name: focus.quarter for name, focus in focuses.items()}, "bigint")
@@ -167,7 +169,7 @@ def bursts(observations: DataFrame, focuses: Mapping[str, Focus]) -> DataFrame:
 
 
 def _of_each(values: Mapping[str, Any], kind: str) -> Column:
-    """The value of the row's detector."""
+    """Returns the value for the row's detector."""
     value = F.lit(None).cast(kind)
     for name, each in values.items():
         value = F.when(F.col("detector") == name, F.lit(each).cast(kind)).otherwise(value)
@@ -175,7 +177,7 @@ def _of_each(values: Mapping[str, Any], kind: str) -> Column:
 
 
 def spans_of(incidents: DataFrame, keys: Sequence[str]) -> Sequence[tuple[Key, Span]] | None:
-    """Of which keys and times events are needed to tell of incidents; None: of all. Runs a job."""
+    """Returns the keys and times whose events the incidents need. None means all events. Runs a job."""
     rows = incidents.select(*keys, F.unix_micros("start").alias("from"), F.unix_micros("end").alias("to"))
     found = rows.take(MAX_KEYS + 1)
     if len(found) > MAX_KEYS:
@@ -184,9 +186,9 @@ def spans_of(incidents: DataFrame, keys: Sequence[str]) -> Sequence[tuple[Key, S
 
 
 def findings(observations: DataFrame, incidents: DataFrame, severities: Mapping[str, Severity]) -> DataFrame:
-    """FINDING rows: each incident with what its observations say. Null keys are keys as any other.
+    """Returns FINDING rows: each incident with the totals of its observations. A null key is a key like any other.
 
-    Both with `detector` and `key`. severities: of the detectors
+    Both have `detector` and `key`. severities: of the detectors
     """
     name = F.to_json(F.struct("detector", "key", "start"), {"ignoreNullFields": "false"})
     said = incidents.select(
@@ -204,7 +206,8 @@ def findings(observations: DataFrame, incidents: DataFrame, severities: Mapping[
         F.count_distinct("event_id").alias("events"),
         *(_single(name) for name in SINGLE),
     )
-    # row_number() <= n: Spark drops the rest before it sorts and sends, so an incident of a million events is no list.
+    # row_number() <= n: Spark drops the rest before it sorts and sends, so an incident of a million events makes no
+    # list.
     earliest = Window.partitionBy("finding_id").orderBy("time", "event_id", "what")
     shown = joined.withColumn("nth", F.row_number().over(earliest)).where(F.col("nth") <= MAX_EVIDENCE)
     named = shown.groupBy("finding_id").agg(

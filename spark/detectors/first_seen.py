@@ -1,4 +1,4 @@
-"""A user, or a host, of which the trail has nothing before, once it is long enough to know who comes."""
+"""A user or host for which the trail has no earlier event, once the trail is long enough to know the usual ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ _SIGN = replace(SEEN, has=(*SEEN.has, "remote_host"))
 
 
 def _observe(events: DataFrame) -> DataFrame:
-    """Once as those of a user, once as those of a host."""
+    """Returns each event twice: as an observation of its user and of its host."""
     known = events.where(_SIGN.column())
     users, hosts = (observed(known, what=F.lit(kind)).withColumn("who", F.col(kind)) for kind in _KINDS)
     return users.unionByName(hosts)
@@ -37,7 +37,7 @@ def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
 
 
 def _late(trail: Trail, kind: str, thresholds: Thresholds) -> DataFrame:
-    """Who came late for the first time, and that time as `start` and `end`."""
+    """Returns users or hosts with a late first event, and its time as `start` and `end`."""
     begin = trail.facts().agg(F.min("first").alias("begin"))
     enough = F.make_dt_interval(days=F.lit(thresholds["baseline_days"]))
     first = trail.of_kind(_KINDS[kind]).select(F.col("keys")[0].alias(kind), F.col("first").alias("start"))

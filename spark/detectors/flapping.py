@@ -1,7 +1,7 @@
-"""One client comes and goes at one router.
+"""One client connects and disconnects repeatedly at one router.
 
-A connection is counted once, by whichever of its events are recorded: its Open (auditAllows), or its end before or
-after that by a fault of its own.
+A connection is counted once, by any of its recorded events: its Open (auditAllows), or its end by a fault of its own,
+before or after the Open.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ _SIGNS = (replace(OPENED, has=("remote_host",)), denied(*_BREAKS, has=("remote_h
 
 def _observe(events: DataFrame) -> DataFrame:
     of_connections = events.where(any_column(_SIGNS))
-    # Some of a flood have no connection of their own: the event is then the connection.
+    # Some events of a flood have no connection id; then the event counts as the connection.
     connection = F.coalesce(F.concat_ws(" ", "start", F.col("connection").cast("string")), F.col("event_id"))
     return observed(of_connections, what=connection)
 

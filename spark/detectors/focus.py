@@ -1,4 +1,7 @@
-"""A trail -> what of it the detectors can need. Most of a long one is quiet: it is read twice, not 20 times."""
+"""Selects the events of a trail that the detectors can need.
+
+Most of a long trail is quiet: it is read twice, not 20 times.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,15 +14,15 @@ from spark.sums.trail import Trail
 
 
 def watch(detectors: Sequence[Detector], thresholds: Mapping[str, Thresholds]) -> Watch:
-    """What these detectors look at."""
+    """Returns the data that these detectors need."""
     focuses = {each.name: each.focus(thresholds[each.name]) for each in detectors if each.focus is not None}
     return Watch(focuses=focuses, absence_days=thresholds["dormant_user"]["dormant_days"])
 
 
 def focused(trail: Trail, detectors: Sequence[Detector], thresholds: Mapping[str, Thresholds]) -> Trail:
-    """The trail with those of its events alone that these detectors can need. Runs a job; persists the events.
+    """Returns the trail with only the events that these detectors can need. Runs a job; persists the events.
 
-    trail  with the sums of what they `watch`
+    trail  with the sums that they `watch`
     """
     found: dict[str, list[Key]] = defaultdict(list)
     for row in trail.of_kind(MAY_BURST).select("keys").toLocalIterator():

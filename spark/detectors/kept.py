@@ -1,4 +1,4 @@
-"""Findings that `qdaudit detect --out` has written, read again: a report shows them without looking for them anew."""
+"""Reads the findings that `qdaudit detect --out` has written, so that a report need not detect them again."""
 
 import json
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from pyspark.sql.types import ArrayType, DataType, LongType, TimestampType
 
 from spark.detectors.finding import FINDING, SINGLE
 
-# Stops a file that is none from being read whole. A thousand findings of the most names and evidence are below.
+# Stops a wrong file from being read as a whole. A thousand findings with the most names and evidence are smaller.
 MAX_BYTES: Final = 256 * 1024 * 1024
 _MAX_SHOWN: Final = 40  # characters of an unknown member's name
 
 
 class KeptFindingsError(Exception):
-    """The file cannot be used. str() names line and member, and what would be right."""
+    """The file cannot be used. str() names line and member, and the right form."""
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """FINDING rows of JSON lines, times as datetime in UTC. Raises KeptFindingsError."""
+    """Returns FINDING rows of JSON lines, with times as datetime in UTC. Raises KeptFindingsError."""
     return [_row(line, number) for number, line in enumerate(text.split("\n"), 1) if line]
 
 
 def frame_of(session: SparkSession, rows: Sequence[dict[str, Any]]) -> DataFrame:
-    """One file's rows, in their order."""
+    """Returns one file's rows, in their order."""
     values = [tuple(row[name] for name in FINDING.names) for row in rows]
     return session.createDataFrame(values, FINDING).coalesce(1)
 
@@ -68,10 +68,10 @@ def _moment(value: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value)
         return moment.astimezone(UTC) if moment.tzinfo is not None else None
-    except (TypeError, ValueError, OverflowError):  # the last: in UTC it is before the year 1 or after 9999
+    except (TypeError, ValueError, OverflowError):  # OverflowError: in UTC it is before the year 1 or after 9999
         return None
 
 
 def _is_text(value: Any) -> bool:
-    """JSON can hold halves of surrogate pairs, Spark cannot."""
+    """Returns whether it is a text that Spark can hold: JSON permits halves of surrogate pairs, Spark does not."""
     return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)

@@ -1,4 +1,4 @@
-"""A limit of a router, or of one of its vhosts, refuses again and again."""
+"""A limit of a router, or of one of its vhosts, causes repeated refusals."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

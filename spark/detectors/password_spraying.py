@@ -1,4 +1,4 @@
-"""Failed logins of many users from one host, at one router. At several it is credential_stuffing."""
+"""Failed logins of many users from one host, at one router. At several routers it is credential_stuffing."""
 
 from pyspark.sql import DataFrame
 

@@ -1,4 +1,4 @@
-"""A user who was let in asks for several kinds of privilege, and is refused."""
+"""A user with a connection asks for several kinds of privilege, and is refused."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,7 +19,8 @@ def _observe(events: DataFrame) -> DataFrame:
         "management.entity_type",
         F.when(is_of_the_router(), F.col("address")),
     )
-    # The stages of a refusal prove that its connection had been let in; where that was recorded it is evidence too.
+    # A refusal at these stages proves that the connection was admitted. If the admission was recorded, it is evidence
+    # too.
     return observed(events.where(any_column(PRIVILEGE_REFUSED)), what=asked).unionByName(
         observed(opened(events), counts=F.lit(0).cast("bigint"))
     )

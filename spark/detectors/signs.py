@@ -1,4 +1,4 @@
-"""Which events are which sign: a failed login, a peer let in, a privilege refused."""
+"""The events for each sign: a failed login, an admitted peer, a refused privilege."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -41,20 +41,20 @@ LIMITS: Final = (
     "byte_budget",
 )
 VERIFIER_UNAVAILABLE: Final = "verifier_unavailable"
-# Addresses of the router itself; only who has rights there has business there.
+# Addresses of the router itself, which only users with rights there use.
 _OF_THE_ROUTER: Final = r"\A(?:amqps?:/+[^/]*/)?/?(?:\$|_local/|_topo/|_edge/)"
 
 
 def denied(*reasons: str, has: Sequence[str] = ()) -> Sign:
-    """A denial for one of these reasons; a candidate policy's are none."""
+    """Returns the sign of a denial for one of these reasons. Denials of a candidate policy do not count."""
     return Sign(among={"decision": ("deny",), "reason": reasons}, has=has)
 
 
 FAILED_LOGIN: Final = denied(*LOGIN_FAILURES)
-# A connection that was let in. Recorded where auditAllows says so.
+# An admitted connection, recorded if auditAllows says so.
 OPENED: Final = Sign(among={"decision": ("allow",), "stage": ("open",)})
 _ON_A_CONNECTION: Final = {"decision": ("deny",), "stage": KNOWN_STAGES}
-# Of an open connection: what asks for more than to send and receive.
+# On an open connection: requests for more than sending and receiving.
 PRIVILEGE_REFUSED: Final = (
     Sign(among={**_ON_A_CONNECTION, "reason": PRIVILEGES}),
     Sign(among={**_ON_A_CONNECTION, "reason": ADDRESS_DENIALS}, like={"address": _OF_THE_ROUTER}),

@@ -1,4 +1,4 @@
-"""The thresholds of the detectors. schemas/detect_thresholds.json says which there are, and their defaults."""
+"""The thresholds of the detectors. schemas/detect_thresholds.json lists them with their defaults."""
 
 import json
 from collections.abc import Mapping
@@ -8,22 +8,22 @@ import jsonschema
 
 import schemas
 
-# Stops a file that is none from being read whole.
+# Stops a wrong file from being read as a whole.
 MAX_BYTES = 1024 * 1024
 
 
 class ThresholdsError(Exception):
-    """The file cannot be used. str() names the member, and what would be right."""
+    """The file cannot be used. str() names the member and the right form."""
 
 
 def defaults() -> dict[str, dict[str, Any]]:
-    """Detector -> threshold -> value, `enabled` among them."""
+    """Returns detector -> threshold -> value, including `enabled`."""
     properties = schemas.load("detect_thresholds")["properties"]
     return {name: {each: _default(spec) for each, spec in of["properties"].items()} for name, of in properties.items()}
 
 
 def parse(text: str) -> dict[str, dict[str, Any]]:
-    """The defaults, with what a JSON text says otherwise. Raises ThresholdsError."""
+    """Returns the defaults, changed by a JSON text. Raises ThresholdsError."""
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Alerts of new findings while a table grows: JSON lines, and a webhook."""
+"""Alerts about new findings while a table grows: JSON lines, and a webhook."""
 
 import contextlib
 import json
@@ -25,8 +25,8 @@ from spark.sums.trail import trail_of_table
 
 Finding = Mapping[str, Any]
 
-# Findings of one batch that become alerts each; one more says how many others there are. Stops an attacker who fails
-# under endless names from burying what matters in whoever reads alerts.
+# Limit of alerts for the findings of one batch; one more alert has the number of the others. Stops an attacker who
+# fails under endless names from hiding important alerts.
 MAX_ALERTS: Final = 1000
 _POSTED_TOGETHER: Final = 100
 WEBHOOK_TIMEOUT_S: Final = 10.0
@@ -37,12 +37,14 @@ _ALERTED: Final = "alerted.txt"
 
 
 class WebhookError(Exception):
-    """The webhook did not take the alerts; str() says why, without the address, which may hold a secret."""
+    """The webhook did not accept the alerts. str() says why, without the address, which may contain a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """url   https; http only where the caller has asked for it
+    """A webhook for alerts.
+
+    url     https; http only if the caller has asked for it
     token   sent as a bearer token; None: none
     """
 
@@ -51,7 +53,7 @@ class Webhook:
     timeout_s: float = WEBHOOK_TIMEOUT_S
 
     def post(self, alerts: Sequence[Finding]) -> None:
-        """POST them as JSON, `{"alerts": [...]}`, at most 100 at a time. Raises WebhookError."""
+        """Posts the alerts as JSON, `{"alerts": [...]}`, at most 100 at a time. Raises WebhookError."""
         headers = {"Content-Type": "application/json", "User-Agent": "qdaudit"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -63,20 +65,20 @@ class Webhook:
                 raise WebhookError(f"it was not done within {self.timeout_s:g} seconds") from None
             except (OSError, HTTPException) as error:
                 raise WebhookError(f"it was not reached: {getattr(error, 'strerror', None) or error}") from None
-            # Attack: an answer that sends alerts and token to another host, or out of TLS. No redirect is followed.
+            # Attack: a redirect that sends alerts and token to another host, or unencrypted. No redirect is followed.
             if not 200 <= status < 300:
                 raise WebhookError(f"it answered {status}")
 
     def _answer(self, body: bytes, headers: Mapping[str, str]) -> int:
-        """The answer's status. Errors: TimeoutError, OSError, HTTPException."""
+        """Returns the answer's status. Errors: TimeoutError, OSError, HTTPException."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.timeout_s)
-        held: list[socket.socket] = []  # the connection lets go of it where the answer is to be its last
+        held: list[socket.socket] = []  # the connection forgets its socket if the answer is its last
         is_late = threading.Event()
 
         def cut() -> None:
-            """Attack: an answer that comes a byte every few seconds holds up the next alerts for hours."""
+            """Ends a slow answer. Attack: an answer of one byte every few seconds delays the next alerts for hours."""
             is_late.set()
             for sock in held or [connection.sock]:
                 if sock is not None:
@@ -106,11 +108,11 @@ class Webhook:
 
 
 def webhook_fault(url: str, *, allows_http: bool) -> str | None:
-    """Why a URL is no webhook, None where it is one."""
+    """Returns why a URL cannot be a webhook, None if it can."""
     try:
         parts = urlsplit(url)
         is_whole = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of the port, or of an address in brackets
+    except ValueError:  # because of the port, or of an address in brackets
         return "is no https URL"
     if parts.scheme not in ("https", "http") or not is_whole:
         return "is no https URL"
@@ -130,12 +132,13 @@ def follow(
     is_once: bool,
     interval_s: int = 60,
 ) -> None:
-    """Tell of findings as the table grows; returns at once where `is_once`, else when the query is stopped.
+    """Reports findings while the table grows. Returns at once if `is_once`, else when the query is stopped.
 
-    checkpoint    an existing folder: what was read, and which findings were told. With it a restart goes on where it
-                  ended: every finding is told, and none twice but for a kill between telling and noting it.
+    checkpoint    an existing folder for what was read, and which findings were reported. With it a restart continues at
+                  the same place: every finding is reported, and only a kill between reporting and noting it repeats
+                  one.
     history_days  how far before a new event the detectors look
-    tell          each time at most MAX_ALERTS + 1
+    tell          gets at most MAX_ALERTS + 1 alerts per call
     """
     known = _known(checkpoint / _ALERTED)
     watch = looked_at(thresholds)
@@ -158,7 +161,7 @@ def follow(
             else:
                 others.append(row["finding_id"])
                 more[row["detector"]] += 1
-        session.catalog.clearCache()  # what the detectors held
+        session.catalog.clearCache()  # frees what the detectors have cached
         if not told:
             return
         news = [*(row["finding_id"] for row in told), *others]

@@ -1,4 +1,4 @@
-"""The report on changes by management: carried out and refused, by user and entity."""
+"""The report on changes by management, carried out and refused, by user and entity."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""All detectors over a trail: one frame of findings."""
+"""Runs all detectors on a trail and returns one frame of findings."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ SEVERITIES = ("low", "medium", "high", "critical")
 _ORDER = ("first", "detector", "finding_id")
 
 
-# For some thousand rows, compiling the code of a query of 24 joins takes ten times as long as running it.
+# For a few thousand rows, compiling the code of a query with 24 joins takes ten times as long as running it.
 _UNCOMPILED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -30,24 +30,27 @@ _MOST_UNCOMPILED = 200_000
 
 
 def enabled(thresholds: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
-    """thresholds  of spark.detectors.thresholds.parse; at least one detector is enabled"""
+    """Returns the detectors that are enabled.
+
+    thresholds  of spark.detectors.thresholds.parse; at least one is enabled
+    """
     return [detector for detector in DETECTORS if thresholds[detector.name]["enabled"]]
 
 
 def looked_at(thresholds: Mapping[str, Mapping[str, Any]]) -> Watch:
-    """What a trail has to have sums of, for `detect`."""
+    """Returns what a trail must have sums of, for `detect`."""
     return watch(enabled(thresholds), thresholds)
 
 
 def detect(trail: Trail, thresholds: Mapping[str, Mapping[str, Any]]) -> DataFrame:
-    """FINDING rows of the detectors that are enabled, the earliest first. They are found now, and held.
+    """Returns FINDING rows of the enabled detectors, the earliest first. They are computed now, and cached.
 
     trail  with the sums of what is `looked_at`
     """
     detectors = enabled(thresholds)
     needed = focused(trail, detectors, thresholds)
     is_little = needed.events.count() <= _MOST_UNCOMPILED
-    if is_little:  # a task for each few rows costs more than their work
+    if is_little:  # a task for every few rows costs more than their work
         needed = replace(needed, events=needed.events.coalesce(1))
     with _settings(trail.events.sparkSession, _UNCOMPILED if is_little else {}):
         held = found(needed, detectors, thresholds).orderBy(*_ORDER).persist()
@@ -56,10 +59,10 @@ def detect(trail: Trail, thresholds: Mapping[str, Mapping[str, Any]]) -> DataFra
 
 
 def ranked(findings: DataFrame) -> DataFrame:
-    """Findings in the order in which they are shown where not all are: the largest of each detector, then its second.
+    """Returns findings in the order of display if not all fit: the largest of each detector, then the second of each.
 
-    Attack: a stranger makes a thousand small findings, each of a name of its own, and those of other detectors, and the
-    large ones of the same, would be beyond what is shown.
+    Attack: a stranger causes a thousand small findings, each with a new name. Otherwise they would displace the
+    findings of other detectors, and larger ones of the same detector.
     """
     within_its_detector = Window.partitionBy("detector").orderBy(F.col("count").desc(), "first", "finding_id")
     severity = F.array_position(F.array(*map(F.lit, SEVERITIES)), F.col("severity"))
@@ -68,15 +71,15 @@ def ranked(findings: DataFrame) -> DataFrame:
 
 
 def foremost(findings: DataFrame, most: int) -> tuple[DataFrame, bool]:
-    """At most so many of them, the earliest first, and whether that is all."""
+    """Returns at most this many findings, the earliest first, and whether these are all."""
     is_all = findings.count() <= most
     return (findings if is_all else ranked(findings).limit(most)).orderBy(*_ORDER), is_all
 
 
 def found(trail: Trail, detectors: Sequence[Detector], thresholds: Mapping[str, Thresholds]) -> DataFrame:
-    """FINDING rows of these detectors. Persists what they observe.
+    """Returns FINDING rows of these detectors. Persists their observations.
 
-    All are looked for in one query: planning one for each takes Spark longer than the rest of a short trail.
+    One query serves all detectors: for a short trail, planning one query each takes Spark longer than everything else.
     """
     observations = reduce(DataFrame.unionByName, [_tagged(each, trail.events) for each in detectors]).persist()
     focuses = watch(detectors, thresholds).focuses
@@ -93,7 +96,7 @@ def found(trail: Trail, detectors: Sequence[Detector], thresholds: Mapping[str, 
 
 
 def _tagged(detector: Detector, events: DataFrame) -> DataFrame:
-    """Its observations, with its name as `detector` and their `key`."""
+    """Returns the detector's observations, with its name as `detector` and their `key`."""
     named = (F.lit(detector.name).alias("detector"), F.array(*detector.keys).alias("key"))
     return detector.observe(events).select(*OBSERVATION, *named)
 

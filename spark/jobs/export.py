@@ -18,7 +18,10 @@ FORMATS: Final = ("csv", "json", "parquet", "ocsf")
 
 
 def write_table(frame: DataFrame, out: Path, name: str, form: str) -> Path:
-    """One file `out`/name.<form> in place of an earlier one. form  csv, json (lines) or parquet"""
+    """Writes one file `out`/name.<form>, and replaces an earlier one.
+
+    form  csv, json (lines) or parquet
+    """
     if form == "parquet":
         return _one_file(frame, out / f"{name}.parquet", lambda writer, to: writer.parquet(to))
     texts = with_text_times(frame)
@@ -34,7 +37,7 @@ def write_table(frame: DataFrame, out: Path, name: str, form: str) -> Path:
 
 
 def write_ocsf(events: DataFrame, out: Path) -> Path:
-    """ocsf.json: one OCSF object a line."""
+    """Writes ocsf.json: one OCSF object a line."""
     return _one_file(ocsf(events).select("value"), out / "ocsf.json", lambda writer, to: writer.text(to))
 
 
@@ -42,7 +45,7 @@ def _one_file(frame: DataFrame, place: Path, write: Callable[[DataFrameWriter, s
     folder = place.with_name(f".{place.name}")
     write(frame.coalesce(1).write.mode("overwrite"), hadoop_path(folder))
     parts = [path for path in folder.iterdir() if path.name.startswith("part-")]
-    if place.is_dir():  # as earlier versions left it
+    if place.is_dir():  # written by earlier versions
         shutil.rmtree(place)
     if parts:
         parts[0].replace(place)

@@ -1,4 +1,4 @@
-"""From an event table to a report: the counting and writing that all reports share. A Kind selects the report."""
+"""Makes a report from an event table: the counting and writing that all reports share. A Kind selects the report."""
 
 import json
 import shutil
@@ -19,10 +19,10 @@ from spark.sums.trail import Trail, trail_of_table
 from spark.transforms import events
 from spark.transforms.continuity import continuity
 
-# Rows of a table that are fetched to be shown. Stops a peer that makes up a user name per attempt from filling the
-# terminal and the memory; Parquet and CSV hold all rows.
+# Rows of a table that are fetched for display. Stops a peer with a new user name per attempt from filling the terminal
+# and the memory; Parquet and CSV contain all rows.
 MAX_SHOWN_ROWS = 1000
-# Of times that are the beginning of something.
+# For times that are the beginning of an hour or a day.
 _FORMATS = {"hour": "yyyy-MM-dd'T'HH:mm:ss'Z'", "day": "yyyy-MM-dd"}
 
 
@@ -31,10 +31,10 @@ class Kind:
     """One kind of report.
 
     summary  name of the file with the summary
-    totals   the trail within the time asked for -> one row of numbers, by name
+    totals   the trail within the requested time -> one row of numbers, by name
     says     the totals -> the beginning of the report's first line, and a warning or ""
-    tables   the trail within the time asked for -> name of a table, its title and its rows
-    has_denials  whether these need the sums that are of denials alone
+    tables   the trail within the requested time -> name of a table, its title and its rows
+    has_denials  whether these need the sums for denials
     """
 
     summary: str
@@ -46,9 +46,10 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """columns  names, the key first; rows are as wide, with timestamps as RFC 3339 text in UTC.
+    """One table of a report.
 
-    is_complete  false when there are more rows than these.
+    columns  names, the key first; rows have the same width, with timestamps as RFC 3339 text in UTC.
+    is_complete  false if there are more rows than these.
     """
 
     title: str
@@ -59,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuity:
-    """The missing events; see spark.transforms.continuity."""
+    """Counts of missing events; see spark.transforms.continuity."""
 
     starts: int = 0
     missing: int = 0
@@ -69,10 +70,10 @@ class Continuity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """files, lines, quarantined, duplicates, continuity: of everything read. The others: within the time asked for.
+    """A report. files, lines, quarantined, duplicates, continuity cover everything read; all else the requested time.
 
     duplicates  valid lines beyond the first of their event_id.
-    lost        events the routers say they could not write; deleted_files  files they say they deleted
+    lost        events that the routers say they could not write; deleted_files  files that they say they deleted
     heading     the findings, in words; warning  a caution to the reader, "" for none
     tables      those of the kind, then quarantine (per file and reason).
     """
@@ -90,7 +91,7 @@ class Report:
     tables: Mapping[str, Table]
 
     def as_json(self) -> dict[str, Any]:
-        """Counts, then each table as {"rows": [{column: value}], "is_complete": bool}."""
+        """Returns counts, then each table as {"rows": [{column: value}], "is_complete": bool}."""
         return {
             "files": self.files,
             "lines": self.lines,
@@ -120,12 +121,12 @@ def report(
     out: Path | None = None,
     top: int = MAX_SHOWN_ROWS,
 ) -> Report:
-    """Read an event table, write reports and quarantine below `out` where given, and say what they hold.
+    """Reads an event table, writes reports and quarantine below `out` if given, and returns their contents.
 
-    table  of spark.ingest; an empty one is a report of zero
+    table  of spark.ingest; an empty one gives a report of zero
     out    an existing folder; <table>.parquet, <table>.csv and the summary in it are replaced.
-    top    how many rows of each table are fetched; `out` has them all
-    Errors those of pyspark and of its bridge to Java, when a file cannot be read or a report not written.
+    top    how many rows of each table are fetched; `out` has all rows
+    Errors those of pyspark and of its bridge to Java, if a file cannot be read or a report not written.
     """
     trail = trail_of_table(session, table, since=since, until=until, has_denials=kind.has_denials)
     quarantined = read_quarantine(session, table)
@@ -157,7 +158,7 @@ def report(
 
 
 def _row(frame: DataFrame) -> dict[str, int]:
-    """Of an aggregate of all rows."""
+    """Returns the single row of an aggregate over all rows."""
     (row,) = frame.collect()
     return row.asDict()
 
@@ -179,18 +180,18 @@ def _shown(title: str, frame: DataFrame, top: int) -> Table:
 
 
 def _write(frame: DataFrame, out: Path, name: str) -> DataFrame:
-    """A table as Parquet and CSV. Returns what was written, which is not computed again."""
+    """Writes a table as Parquet and CSV. Returns a frame of the written file, so that it is not computed again."""
     target = file_uri(out / name)
-    # In order within one file: what groups so is small beside the events.
+    # In order within one file: grouped rows are few, compared with the events.
     frame.coalesce(1).write.mode("overwrite").parquet(f"{target}.parquet")
     written = frame.sparkSession.read.schema(frame.schema).parquet(hadoop_path(out / f"{name}.parquet"))
-    # One file, for people and spreadsheets; quotes as RFC 4180 has them.
+    # One file, for people and spreadsheets; quotes as in RFC 4180.
     texts = {field.name: defused(field.name) for field in frame.schema if isinstance(field.dataType, StringType)}
     csv, folder = with_text_times(written).withColumns(texts), out / f".{name}.csv"
     csv.coalesce(1).write.mode("overwrite").csv(file_uri(folder), header=True, escape='"', encoding="UTF-8")
     (part,) = folder.glob("part-*.csv")
     place = out / f"{name}.csv"
-    if place.is_dir():  # as earlier versions left it
+    if place.is_dir():  # written by earlier versions
         shutil.rmtree(place)
     part.replace(place)
     shutil.rmtree(folder)
@@ -198,7 +199,7 @@ def _write(frame: DataFrame, out: Path, name: str) -> DataFrame:
 
 
 def with_text_times(frame: DataFrame) -> DataFrame:
-    """Timestamps as RFC 3339 text: Python and CSV would each show them in a zone of their own."""
+    """Returns timestamps as RFC 3339 text: Python and CSV would each use their own time zone."""
     times = {
         field.name: F.date_format(field.name, _FORMATS.get(field.name, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
         for field in frame.schema

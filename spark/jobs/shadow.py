@@ -21,7 +21,10 @@ _TITLES = {
 
 
 def kind(candidate: str | None = None) -> Kind:
-    """candidate  the beginning of a digest: only the decisions of candidates with such a digest"""
+    """Returns the report.
+
+    candidate  the beginning of a digest: only decisions of candidates with such a digest
+    """
 
     def totals(trail: Trail) -> DataFrame:
         outcomes: tuple[shadow.Outcome, ...] = ("would_deny", "would_allow", "errors")

@@ -1,7 +1,7 @@
-"""What the tasks of one batch made -> the event table, each event once, each batch once. Runs in the driver.
+"""Moves the output of one batch's tasks into the event table: each event once, each batch once. Runs in the driver.
 
-A batch is in the table when `TABLE/batches/<batch>.json` is. Until then its files are moved there under its name, and a
-second try removes them first. So a batch that is tried again, after whatever crash, is there once.
+A batch is in the table if `TABLE/batches/<batch>.json` exists. Before that, its files are moved there under its name,
+and a second try removes them first. So a batch that is repeated after a crash is there only once.
 """
 
 import json
@@ -23,9 +23,9 @@ from spark.event_table import BATCHES, EVENTS, QUARANTINE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Of a batch, or of all. files: their names and how many lines were read of each
+    """The counts of a batch, or of all batches. files: their names, and how many lines were read from each
 
-    lines = events + duplicates + quarantined, but for lines of the C router's log that tell of no denial
+    lines = events + duplicates + quarantined, except lines of the C router's log that report no denial
     """
 
     files: Mapping[str, int]
@@ -46,11 +46,11 @@ class _File:
 
 
 def commit(table: Path, batch: str, made: Iterable[Mapping[str, Any]]) -> Sums:
-    """Take a batch into the table, unless it is there already.
+    """Takes a batch into the table, unless it is there already.
 
     batch  a name of [0-9a-f-], always the same for the same lines
-    made   rows as spark.lines.source gives them
-    Returns  its numbers. Errors  OSError, pa.ArrowException: nothing is lost, the batch can be committed again.
+    made   rows as from spark.lines.source
+    Returns  its counts. Errors  OSError, pa.ArrowException: nothing is lost, the batch can be committed again.
     """
     said = table / BATCHES / f"{batch}.json"
     rows = list(made)
@@ -71,7 +71,7 @@ def commit(table: Path, batch: str, made: Iterable[Mapping[str, Any]]) -> Sums:
 
 
 def totals(table: Path) -> Sums:
-    """The numbers of all batches of a table."""
+    """Returns the counts of all batches of a table."""
     lines: Counter[str] = Counter()
     events = duplicates = quarantined = 0
     for path in sorted((table / BATCHES).glob("*.json")):
@@ -118,10 +118,10 @@ def _taken(table: Path, batch: str, rows: Sequence[Mapping[str, Any]]) -> Sums:
 
 
 def _without_repetitions(made: Sequence[_File], there: Sequence[_File]) -> int:
-    """Remove events that are there already, or twice, from the files made. Returns how many.
+    """Removes events that occur already, or twice, from the new files. Returns their number.
 
-    A line that was written twice has the same time twice: only files whose times overlap are compared, and of them
-    only the rows of those times. In a trail that is in order that is next to nothing.
+    A line that was written twice has the same time twice. So only files whose times overlap are compared, and only
+    their rows in those times. In an ordered trail that is almost nothing.
     """
     removed = 0
     for place, file in enumerate(made):
@@ -155,7 +155,7 @@ def _ids(file: _File, first: int, last: int) -> pa.Array:
 
 
 def _first_ones(ids: pa.Array) -> pa.Array:
-    """For each id whether it is the first of its kind."""
+    """Returns for each id whether it is the first with its value."""
     codes = pc.dictionary_encode(ids).indices.to_numpy()
     keep = np.zeros(len(codes), bool)
     keep[np.unique(codes, return_index=True)[1]] = True
@@ -170,7 +170,7 @@ def _rewrite(file: _File, keep: pa.Array, count: int) -> None:
 
 
 def _existing(path: Path) -> _File:
-    """A file of the table, with its times from its footer."""
+    """Returns a file of the table, with its times from its footer."""
     told = pq.read_metadata(path)
     names = [told.schema.column(place).path for place in range(told.num_columns)]
     at = names.index("time")
@@ -184,7 +184,7 @@ def _existing(path: Path) -> _File:
 
 
 def _move(path: Path, target: Path) -> None:
-    """Into the table, on disk before the batch is said to be there."""
+    """Moves a file into the table and flushes it to disk, before the batch is recorded as done."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.move(path, target)
     _to_disk(target.parent)

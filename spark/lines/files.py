@@ -1,7 +1,7 @@
 """The files of an audit folder, and parts of them: plain, gzip or Zstandard, whole lines only.
 
-A file is known by its name without .gz or .zst, and a place in it by its uncompressed bytes, so a file that was closed
-and compressed after half of it had been read goes on where it was.
+A file is identified by its name without .gz or .zst, and a place in it by its uncompressed bytes. So reading continues
+at the same place in a file that was closed and compressed after half of it had been read.
 """
 
 import gzip
@@ -19,22 +19,25 @@ import pyarrow as pa
 LINES = ".jsonl"
 LOGS = ".log"
 PACKED = (".gz", ".zst")
-# What is read, and judged, at once.
+# Bytes that are read and validated together.
 BLOCK_BYTES = 4 * 1024 * 1024
-# A line without its line feed is taken once its file has been still for so long: then it is torn, not under way.
+# A last line without a line feed is taken after its file has not changed for this time: then it is torn, not growing.
 STILL_S = 60
 _LOOK_BYTES = 64 * 1024
-# Bytes of one line that are held; the rest is passed over. Stops a file without line feeds from taking all memory.
+# Bytes of one line that are kept; the rest is skipped. Stops a file without line feeds from taking all memory.
 MAX_HELD_BYTES = 16 * 1024 * 1024
 
 
 class TornFileError(Exception):
-    """A compressed file that ends early or is none; the text says which, and where."""
+    """A compressed file that ends early or is not compressed. The text says which file, and where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One file. name  without .gz or .zst; size and mtime_ns are of the file as it lies there"""
+    """One file.
+
+    name  without .gz or .zst; size and mtime_ns are of the file on disk
+    """
 
     name: str
     path: Path
@@ -47,10 +50,10 @@ class Found:
 
 
 def audit_files(folder: Path, kinds: tuple[str, ...] = (LINES,)) -> tuple[list[Found], list[str]]:
-    """The files with lines, in the order of their names, and the names of other entries that are passed over.
+    """Returns the files with lines, in the order of their names, and the names of other entries.
 
     kinds   LINES, LOGS; log files may have a number after their suffix (`router.log.1`)
-    Errors  OSError, when the folder cannot be read.
+    Errors  OSError, if the folder cannot be read.
     """
     found: dict[str, Found] = {}
     others: list[str] = []
@@ -64,14 +67,14 @@ def audit_files(folder: Path, kinds: tuple[str, ...] = (LINES,)) -> tuple[list[F
             others.append(path.name)
             continue
         one = Found(name=name, path=path, size=there.st_size, mtime_ns=there.st_mtime_ns)
-        # While a closed file is being compressed both are there; the plain one is whole.
+        # While a closed file is being compressed, both versions exist; the plain one is complete.
         if name not in found or found[name].is_packed:
             found[name] = one
     return list(found.values()), others
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can stand in the table. Attack: one name of other bytes ends every run."""
+    """Returns whether the table can hold a name. Attack: one name with other bytes ends every run."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -87,9 +90,9 @@ def _is_of(name: str, kinds: tuple[str, ...]) -> bool:
 
 
 def end_of_lines(file: Found, start: int, *, now_s: float) -> int:
-    """Where a plain file's last whole line ends; `start` where there is none past it.
+    """Returns where a plain file's last whole line ends; `start` if none ends after it.
 
-    A tail without a line feed counts as a line once the file has been still for STILL_S.
+    A tail without a line feed counts as a line after the file has not changed for STILL_S.
     """
     if now_s - file.mtime_ns / 1e9 >= STILL_S:
         return max(file.size, start)
@@ -106,12 +109,13 @@ def end_of_lines(file: Found, start: int, *, now_s: float) -> int:
 
 
 def blocks(path: Path, start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin at `start` or after it and before `end`: where a block begins, and its bytes.
+    """Yields the lines that begin from `start` to before `end`, in blocks: where a block begins, and its bytes.
 
-    Every line has its line feed, the last of a file is given one. Neither `start` nor `end` need be where a line
-    begins: the line that `start` is within belongs to what was before it.
+    Every line has its line feed; one is added to the last line of a file if needed. `start` and `end` may be inside a
+    line:
+    a line that contains `start` belongs to the part before.
     start, end  uncompressed bytes; end None is the end of the file
-    path        without .gz or .zst where the file may have been compressed since
+    path        without .gz or .zst if the file may have been compressed meanwhile
     Errors      TornFileError; OSError.
     """
     try:
@@ -120,7 +124,7 @@ def blocks(path: Path, start: int, end: int | None) -> Iterator[tuple[int, bytes
     except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid) as error:
         raise TornFileError(f"not one whole compressed file: {error}") from error
     except OSError as error:
-        if error.errno is None:  # Arrow's decompressor says it so
+        if error.errno is None:  # raised by Arrow's decompressor
             raise TornFileError(f"not one whole compressed file: {error}") from error
         raise
 
@@ -128,7 +132,7 @@ def blocks(path: Path, start: int, end: int | None) -> Iterator[tuple[int, bytes
 def _blocks(stream: IO[bytes], start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
     at, rest = start, b""
     if start:
-        # One byte before: a line feed there means that a line begins at `start`.
+        # One byte earlier: a line feed there means that a line begins at `start`.
         _skip(stream, start - 1)
         at, rest = _past_line(stream, start - 1)
     while end is None or at < end:
@@ -140,7 +144,7 @@ def _blocks(stream: IO[bytes], start: int, end: int | None) -> Iterator[tuple[in
             held += b"\n"
         stop = held.rfind(b"\n") + 1
         if end is not None and at + stop > end:
-            # The line that `end` is within, or ends at, is the last.
+            # The line that contains `end`, or ends there, is the last.
             stop = held.find(b"\n", max(0, end - at - 1)) + 1
         if stop:
             yield at, held[:stop]
@@ -152,7 +156,7 @@ def _blocks(stream: IO[bytes], start: int, end: int | None) -> Iterator[tuple[in
 
 
 def _past_line(stream: IO[bytes], at: int) -> tuple[int, bytes]:
-    """Read on to the end of a line: where the next begins, and what was read of it."""
+    """Reads on to the end of a line. Returns where the next begins, and what was read of it."""
     while True:
         part = stream.read(_LOOK_BYTES)
         feed = part.find(b"\n")
@@ -173,20 +177,20 @@ def _skip(stream: IO[bytes], count: int) -> None:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """Errors  FileNotFoundError, when it is not there in any form."""
+    """Opens a file, compressed or not. Errors: FileNotFoundError, if no form of it exists."""
     for one in (path, *(path.with_name(path.name + suffix) for suffix in PACKED)):
         if one.exists():
             break
     if one.suffix == ".gz":
         return gzip.open(one, "rb")  # type: ignore[return-value]
     if one.suffix == ".zst":
-        # Frame after frame, as `zstd --long` and appending writers leave them.
+        # Reads several frames, as `zstd --long` and appending writers produce.
         return io.BufferedReader(_Packed(pa.input_stream(os.fspath(one), compression="zstd")), BLOCK_BYTES)
     return one.open("rb")
 
 
 class _Packed(io.RawIOBase):
-    """Arrow's stream of a compressed file as one of Python's."""
+    """Wraps Arrow's stream of a compressed file as a Python stream."""
 
     def __init__(self, stream: "pa.NativeFile") -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""Lines of audit files -> events in Arrow columns, each judged by schemas/audit_event.json.
+"""Converts lines of audit files to events in Arrow columns. schemas/audit_event.json validates each line.
 
-The schema file, compiled (jsonschema-rs), is the only statement of what an event is. Whole blocks of lines that
-spark.lines.quick can prove valid do not come here.
+The compiled schema file (jsonschema-rs) is the only definition of an event. Blocks of lines that spark.lines.quick can
+prove valid as a whole skip this.
 """
 
 import json
@@ -17,13 +17,14 @@ import pyarrow as pa
 
 import schemas
 
-# A line past this is not parsed. Stops a file that an attacker put into the folder from taking a parser's memory; the
-# longest event the router can write is under 150 kB (tests/audit).
+# A longer line is not parsed. Stops a file that an attacker put into the folder from taking the parser's memory. The
+# longest event that the router can write is under 150 kB (tests/audit).
 MAX_LINE_BYTES = 256 * 1024
-# Characters the quarantine keeps of a line, and of a member name in a reason.
+# Characters of a line, and of a member name in a reason, that the quarantine keeps.
 MAX_QUARANTINED_CHARS = 4096
 _MAX_SHOWN_CHARS = 100
-# Of so many lines of one call all faults are told. Stops a file of `{}` from taking a hundred times what a trail takes.
+# Limit of lines per call for which all faults are listed. Stops a file of `{}` from taking a hundred times as long as a
+# trail.
 MAX_EXPLAINED = 1000
 NOT_AN_EVENT = "not an audit event"
 
@@ -33,17 +34,17 @@ _NO_MOMENT = "time: no such moment"
 _SCALARS: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 _MOMENT = pa.timestamp("us", tz="UTC")
 _INT64 = range(-(2**63), 2**63)
-# Keywords of one member in the order in which a reader is told of them.
+# The keywords of one member, in the order in which a reader sees them.
 _ORDER = ("type", "enum", "const", "pattern", "maxLength", "minimum", "maximum")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What became of some lines.
+    """The result for some lines.
 
     events   columns of `members()`, a row for each valid line, in order
     places   the index of each event's line
-    faults   index of a line that is none -> why, "; " between several reasons
+    faults   index of an invalid line -> why, with "; " between several reasons
     """
 
     events: pa.RecordBatch
@@ -53,7 +54,7 @@ class Judged:
 
 @cache
 def members() -> pa.Schema:
-    """The columns of events: the schema's members in order, `time` a timestamp."""
+    """Returns the columns of events: the schema's members in order, with `time` a timestamp."""
     fields = _text_members()
     return fields.set(fields.get_field_index("time"), pa.field("time", _MOMENT))
 
@@ -68,19 +69,22 @@ def _struct(spec: Mapping[str, Any]) -> pa.StructType:
 
 
 def arrow_type(spec: Mapping[str, Any]) -> pa.DataType:
-    """The Arrow type of a member's JSON Schema. Errors  KeyError for a type that audit events have no use for."""
+    """Returns the Arrow type of a member's JSON Schema. Errors: KeyError for a type that audit events do not use."""
     kinds = [kind for kind in kinds_of(spec) if kind != "null"]
     return _struct(spec) if kinds == ["object"] else _SCALARS["+".join(kinds)]
 
 
 def kinds_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """JSON Schema's `type`, always as a tuple."""
+    """Returns JSON Schema's `type`, always as a tuple."""
     kinds = spec["type"]
     return (kinds,) if isinstance(kinds, str) else tuple(kinds)
 
 
 def judge(lines: Sequence[bytes]) -> Judged:
-    """lines  without their line feeds, of any bytes"""
+    """Validates lines.
+
+    lines  without their line feeds, of any bytes
+    """
     is_valid = _validator().is_valid
     valid: list[dict[str, Any]] = []
     places: list[int] = []
@@ -107,7 +111,7 @@ def judge(lines: Sequence[bytes]) -> Judged:
 
 
 def as_moments(texts: pa.Array) -> pa.Array:
-    """Times of valid form -> timestamps. Errors  pa.ArrowInvalid where one is no moment."""
+    """Converts times of valid form to timestamps. Errors: pa.ArrowInvalid if one does not exist."""
     return texts.cast(_MOMENT)
 
 
@@ -125,9 +129,9 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _has_each_member_once(event: Mapping[str, Any], line: bytes) -> bool:
-    """Parsers keep the last of two equal members; an event must not say two things.
+    """Returns whether no member is repeated. Parsers keep the last of two equal members; an event must be unambiguous.
 
-    Every quote before a colon ends a member's name, but for those within strings, which a backslash precedes.
+    Every quote before a colon ends a member's name, except in strings, where a backslash precedes it.
     """
     held = len(event) + sum(len(inner) for inner in event.values() if type(inner) is dict)
     if held == line.count(b'":') - line.count(b'\\":'):
@@ -147,7 +151,10 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_moment(text: str) -> bool:
-    """Whether a time of valid form is one: no 30th of February, no 24:00 as some versions of Python take."""
+    """Returns whether a time of valid form exists.
+
+    It excludes the 30th of February, and 24:00, which some versions of Python accept.
+    """
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -156,7 +163,7 @@ def _is_moment(text: str) -> bool:
 
 
 def columns(events: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Events whose `time` is text -> columns; a member that one lacks is null."""
+    """Converts events whose `time` is text to columns. Missing members become null."""
     arrays = _arrays(events, _text_members())
     at = members().get_field_index("time")
     arrays[at] = as_moments(arrays[at])
@@ -177,7 +184,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], fields: Iterable[pa.Field]) -> li
 
 
 def _reasons(event: dict[str, Any]) -> Iterable[str]:
-    """Everything that is wrong with an object that is no event, in the order of the schema's members."""
+    """Returns all faults of an object that is not an event, in the order of the schema's members."""
     spec = schemas.load("audit_event")
     found: dict[tuple[Any, ...], str] = {}
     for error in _validator().iter_errors(event):
@@ -194,10 +201,11 @@ def _sortable(order: tuple[Any, ...]) -> list[tuple[int, str]]:
 
 
 def _explained(spec: Mapping[str, Any], event: Any, error: Any) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """Texts of one error of the validator, each with its place among the others.
+    """Yields the texts of one validator error, each with its sort order.
 
-    The place: for each member on the way its number in the schema; -1 before them all; past them the rules between
-    members; then the keyword's.
+    The order: for each member on the path its number in the schema; -1 before all; after them the rules between
+    members;
+    then the keyword's number.
     """
     path, keyword = [str(step) for step in error.instance_path], str(error.schema_path[-1])
     name = "".join(f"{step}." for step in path)
@@ -224,7 +232,7 @@ def _explained(spec: Mapping[str, Any], event: Any, error: Any) -> Iterable[tupl
 
 
 def _between(spec: Mapping[str, Any], error: Any, past: int) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """Texts of the rules between members (allOf: if, then, else)."""
+    """Yields the texts for the rules between members (allOf: if, then, else)."""
     number = int(error.schema_path[1])
     rule = spec["allOf"][number]
     branch = "then" if "then" in error.schema_path else "else"
@@ -237,7 +245,7 @@ def _between(spec: Mapping[str, Any], error: Any, past: int) -> Iterable[tuple[s
 
 
 def _only(rule: Mapping[str, Any]) -> str:
-    """In words, when a rule's `if` holds."""
+    """Returns in words when a rule's `if` holds."""
     if "required" in rule["if"]:
         return " and ".join(rule["if"]["required"])
     (member, said), *_ = rule["if"]["properties"].items()
@@ -263,7 +271,7 @@ def _broken(keyword: str, spec: Mapping[str, Any], value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """A JSON value's type, in the words of Spark, which users of the table know."""
+    """Returns a JSON value's type, in Spark's terms, which users of the table know."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "bigint" if value in _INT64 else "decimal"
     names = {type(None): "void", bool: "boolean", float: "decimal", str: "string", list: "array", dict: "object"}

@@ -1,4 +1,7 @@
-"""One part of one file -> Parquet files of events by day and router, and of what is none. Runs in Spark's workers."""
+"""Converts one part of one file to Parquet files, of events by day and router, and of invalid lines.
+
+Runs in Spark's workers.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,12 +19,12 @@ from spark.event_table import router_dir
 from spark.lines import files, qdrouterd, quick
 from spark.lines.judge import MAX_QUARANTINED_CHARS, judge, members
 
-# Columns in memory before they are written out. Two workers and Spark itself fit in 4 GB well.
+# Bytes of columns in memory before they are written. Two workers and Spark itself easily fit in 4 GB.
 _HELD_BYTES = 96 * 1024 * 1024
-# Parquet files that one part may become. Stops lines of made-up routers and days from making a million small files.
+# Limit of Parquet files from one part. Stops lines with made-up routers and days from making a million small files.
 MAX_PLACES = 1000
 _COMPRESSION = "zstd"
-# Nearly every row has another value there: a dictionary would be as long as the column.
+# Nearly every row has a different value: a dictionary would be as long as the column.
 _ALL_DIFFERENT = {"event_id", "sequence", "time", "offset"}
 
 QUARANTINE = pa.schema(
@@ -32,12 +35,12 @@ QUARANTINE = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one task reads, and where it writes.
+    """The input and the output folder of one task.
 
-    name     the file's, without .gz or .zst; path is where it lies, so named
+    name     the file's, without .gz or .zst; path is its place, with that name
     start    and `end`, uncompressed bytes, see spark.lines.files.blocks
-    router   whose log it is where it is one of the C router; None for our lines
-    staging  an empty folder of this task alone
+    router   the router whose log it is, for a log of the C router; None for our lines
+    staging  an empty folder of only this task
     """
 
     name: str
@@ -50,7 +53,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """One Parquet file. path  below the task's folder; first and last are times in microseconds, 0 in quarantine"""
+    """One Parquet file.
+
+    path  below the task's folder; first and last are times in microseconds, 0 in quarantine
+    """
 
     path: str
     day: str
@@ -62,7 +68,7 @@ class Written:
 
 @dataclass(slots=True)
 class _Place:
-    """The Parquet file of one day and router while it is being written."""
+    """The Parquet file of one day and router, while it is written."""
 
     path: Path
     held: list[pa.RecordBatch] = field(default_factory=list)
@@ -95,10 +101,10 @@ class _Place:
 
 
 def ingest(part: Part) -> tuple[int, list[Written]]:
-    """Read, judge and write one part: how many lines it has, and the files that were written.
+    """Reads, validates and writes one part. Returns its number of lines, and the files written.
 
-    A file that is gone is a part of no lines. A compressed file that is torn, or is none, has one line more: its
-    quarantine says so.
+    A file that no longer exists counts as no lines. A compressed file that is torn or invalid has one more line, in
+    quarantine, which says so.
     """
     places: dict[tuple[str, str], _Place] = {}
     bad = _Place(part.staging / "quarantine.parquet")
@@ -135,7 +141,7 @@ def _quarantined(part: Part, bad: _Place) -> Iterator[Written]:
 
 
 def _take(part: Part, begin: int, block: bytes, places: dict[tuple[str, str], _Place], bad: _Place) -> int:
-    """One block's lines into their places. Returns how many lines it has."""
+    """Adds one block's lines to their files. Returns their number."""
     starts, ends = quick.bounds(block)
     rows = quick.columns(block, starts, ends) if part.router is None else None
     if rows is not None:
@@ -166,7 +172,7 @@ def _with_origin(part: Part, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBat
 
 
 def _place(part: Part, rows: pa.RecordBatch, places: dict[tuple[str, str], _Place]) -> Sequence[int]:
-    """Every row to the file of its day and router. Returns the offsets of rows for which there is no place."""
+    """Adds every row to the file of its day and router. Returns the offsets of rows beyond the limit of files."""
     refused: list[int] = []
     if not rows.num_rows:
         return refused
@@ -192,7 +198,10 @@ def _place(part: Part, rows: pa.RecordBatch, places: dict[tuple[str, str], _Plac
 
 
 def _quarantine(name: str, told: Sequence[tuple[int, str, bytes]]) -> pa.RecordBatch:
-    """told  offset, reason and line of each"""
+    """Returns rows of the quarantine.
+
+    told  offset, reason and line of each
+    """
     offsets, reasons, lines = zip(*told, strict=True)
     shown = [line[: 4 * MAX_QUARANTINED_CHARS].decode("utf-8", "replace")[:MAX_QUARANTINED_CHARS] for line in lines]
     columns = [[name] * len(told), offsets, reasons, shown, [len(line) for line in lines]]
@@ -210,6 +219,6 @@ def _to_disk(path: Path) -> None:
 
 
 def stored() -> pa.Schema:
-    """The columns of the Parquet files of events."""
+    """Returns the columns of the Parquet files of events."""
     origin = [("source", pa.string()), ("file", pa.string()), ("offset", pa.int64())]
     return pa.schema([*members(), *origin])

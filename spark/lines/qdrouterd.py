@@ -1,7 +1,7 @@
-"""Lines of the C router's log (POLICY and SERVER, docs/spec/policy-and-auth.md) -> events of the same table.
+"""Converts the C router's log (POLICY and SERVER, docs/spec/policy-and-auth.md) to events of the same table.
 
-Fleets that have not moved yet are audited too. Other lines of the log are passed over; a line that tells of a denial
-and cannot be read for certain is a fault, never a guess.
+So fleets that have not migrated yet are audited too. Other lines of the log are skipped. A line that reports a denial
+and cannot be read with certainty is a fault, never a guess.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 
 from spark.lines.judge import Judged, columns
 
-# That router cuts a text at 2048 bytes. Bounds what a line made to be tried in many ways costs.
+# That router cuts a text at 2048 bytes. Limits the cost of a line made to be matched in many ways.
 MAX_LINE_BYTES = 4096
 
 _LINE = re.compile(
@@ -25,7 +25,7 @@ _NUMERIC_HOST = re.compile(r"[0-9A-Fa-f:.]{1,45}(%[0-9A-Za-z._-]{1,15})?")
 _MAX_CHARS = {"detail": 1024, "address": 1024, "user": 256, "vhost": 256, "listener": 300, "connection_name": 128}
 
 _WHO = r"user '(?P<user>.*)', rhost '(?P<remote_host>.*)', vhost '(?P<vhost>.*)'"
-# Each is tried in turn. Named groups are members of the event.
+# Tried in turn. Named groups are members of the event.
 _POLICY: Sequence[tuple[re.Pattern[str], Mapping[str, Any]]] = [
     (re.compile(text, re.DOTALL), says)
     for text, says in [
@@ -111,14 +111,14 @@ _SOURCE = re.compile(r" \(/?\S+:\d+\)\Z")
 
 
 class _UnreadableError(Exception):
-    """A denial that cannot be read for certain; the text says why."""
+    """A denial that cannot be read with certainty. The text says why."""
 
 
 def judge(lines: Sequence[bytes], router: str, file: str, offsets: Iterable[int]) -> Judged:
-    """As spark.lines.judge.judge, for lines of the C router's log; a line that tells of no denial is neither.
+    """Validates lines of the C router's log like spark.lines.judge.judge. A line without a denial yields nothing.
 
-    router   the router's id, which its log does not say
-    file     and offsets: where each line begins; they and the line make the event's id, always the same
+    router   the router's id, which its log does not contain
+    file     and offsets: where each line begins; together with the line they give the event's id, always the same
     """
     events: list[dict[str, Any]] = []
     places: list[int] = []
@@ -139,7 +139,7 @@ def judge(lines: Sequence[bytes], router: str, file: str, offsets: Iterable[int]
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
-    """One line's denial; None where it tells of something else.
+    """Returns one line's denial. None if the line reports something else.
 
     Errors  _UnreadableError.
     """
@@ -171,7 +171,7 @@ def _policy(text: str) -> dict[str, Any] | None:
     if not text.startswith("DENY "):
         return None
     if text.count("', rhost '") > 1 or text.count("', vhost '") > 1 or text.count(", rhost: ") > 1:
-        # A peer chose the names, and may have chosen one that looks like the rest of the line.
+        # A peer chose the names, and one may look like the rest of the line.
         raise _UnreadableError("a name in it looks like a part of the line: it can be read in two ways")
     for pattern, says in _POLICY:
         found = pattern.fullmatch(_SOURCE.sub("", text))

@@ -1,10 +1,10 @@
-"""A block of lines proved valid as a whole: columns at once, by Arrow's own parser.
+"""Proves a whole block of lines valid and converts it to columns at once, by Arrow's own parser.
 
-Judging line by line (spark.lines.judge) costs twice as much. What the router writes is nearly always valid, so a block
-is first tried as columns. The tests are made from the schema file. Whatever they do not know, and any doubt, leaves the
-block to be judged line by line: what is taken here the validator takes too, never the other way round.
+Validation line by line (spark.lines.judge) costs twice as much. The router's output is nearly always valid, so a block
+is first tried as columns. The tests come from the schema file. On an unknown rule or any doubt the block is validated
+line by line. So every block accepted here is valid for the validator too.
 
-Arrow's parser is kinder than JSON. What it would let pass, and what stops it here:
+Arrow's parser is less strict than JSON. What it would accept, and the check against it here:
   two objects on a line, one on two lines      each line begins with { and ends with }, as many rows as lines
   a member that is missing                     the names in the block are counted, and must be as many as the rows need
   an optional member that is null              is unknown at first; in the second try its name is counted by itself
@@ -30,7 +30,7 @@ Places = np.ndarray[Any, np.dtype[np.int64]]
 _RULES = {"type", "enum", "const", "pattern", "maxLength", "minimum", "maximum", "description"}
 _OBJECT_RULES = {"type", "additionalProperties", "required", "properties", "description"}
 _TOP_RULES = {*_OBJECT_RULES, "$schema", "$id", "title", "allOf"}
-# What is looked at to know which members a block has: some lines.
+# Bytes of a block that are read to find which members it has: some lines.
 _HEAD_BYTES = 16 * 1024
 _OPEN, _CLOSE, _LINE_FEED, _BACKSLASH, _QUOTE, _COLON, _U = b'{}\n\\":u'
 _SURROGATE = tuple(b"dD")
@@ -38,15 +38,17 @@ _QUOTE_AND_COLON = int.from_bytes(b'":', sys.byteorder)
 
 
 class _UnknownRuleError(Exception):
-    """A keyword of JSON Schema that is not tested here."""
+    """A JSON Schema keyword without a test here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spec:
-    """spec    the schema
+    """The schema, prepared for the tests.
+
+    spec    the schema
     fields  its members as Arrow columns, times still text
-    always  the members without which no block is tried
-    rare    objects that have optional members themselves: a block with such a one is left
+    always  members without which a block is not tried
+    rare    objects that have optional members themselves: a block with such an object is not tried
     """
 
     spec: Mapping[str, Any]
@@ -56,7 +58,7 @@ class _Spec:
 
 
 def columns(block: bytes, starts: Places, ends: Places) -> pa.RecordBatch | None:
-    """The events of a block, if all its lines are valid; None where that is not certain.
+    """Returns the events of a block if all its lines are valid. None if that is not certain.
 
     block         whole lines, each with its line feed
     starts, ends  its `bounds`
@@ -70,13 +72,13 @@ def columns(block: bytes, starts: Places, ends: Places) -> pa.RecordBatch | None
         return None
     if not ((letters[starts] == _OPEN).all() and (letters[ends - 1] == _CLOSE).all()):
         return None
-    # Each line ends with a brace and a line feed, so two bytes stand behind every backslash.
+    # Each line ends with a brace and a line feed, so two bytes follow every backslash.
     backslashes = np.flatnonzero(letters == _BACKSLASH)
     first, second = letters[backslashes + 1], letters[backslashes + 2]
     if ((first == _U) & np.isin(second, _SURROGATE)).any():
         return None
     named = _pairs(block, _QUOTE_AND_COLON) - int(np.count_nonzero((first == _QUOTE) & (second == _COLON)))
-    # Fewer members are read faster, so those are tried first that the first lines have.
+    # Fewer members are read faster, so the members of the first lines are tried first.
     head = block[:_HEAD_BYTES]
     names = [field for field in known.fields if field.name in known.always or b'"%s":' % field.name.encode() in head]
     lines = len(starts)
@@ -84,9 +86,9 @@ def columns(block: bytes, starts: Places, ends: Places) -> pa.RecordBatch | None
 
 
 def _columns(known: _Spec, fields: pa.Schema, block: bytes, lines: int, named: int) -> pa.RecordBatch | None:
-    """The same for a block whose lines have these members and no others.
+    """Returns the same for a block whose lines have exactly these members.
 
-    named  how many members its lines have, those of objects in them as well
+    named  how many members its lines have, including those of objects in them
     """
     try:
         table = pyarrow.json.read_json(
@@ -105,7 +107,7 @@ def _columns(known: _Spec, fields: pa.Schema, block: bytes, lines: int, named: i
 
 
 def bounds(block: bytes) -> tuple[Places, Places]:
-    """Where each line of a block begins, and where its line feed is."""
+    """Returns where each line of a block begins, and where its line feed is."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_FEED)
     starts = np.empty_like(ends)
     starts[:1] = 0
@@ -114,9 +116,9 @@ def bounds(block: bytes) -> tuple[Places, Places]:
 
 
 def _pairs(block: bytes, pair: int) -> int:
-    """How often two neighbouring bytes are these: ten times as fast as bytes.count, where they are often.
+    """Counts a pair of neighbouring bytes: ten times as fast as bytes.count if the pair is frequent.
 
-    pair  the two as a number of this machine's byte order
+    pair  the two as a number in this machine's byte order
     """
     return sum(
         int(np.count_nonzero(np.frombuffer(block, np.uint16, (len(block) - offset) // 2, offset) == pair))
@@ -144,7 +146,7 @@ def _known() -> _Spec | None:
 
 
 def _check_known(spec: Mapping[str, Any], rules: set[str]) -> None:
-    """Errors  _UnknownRuleError."""
+    """Checks that all rules of a schema have tests here. Errors: _UnknownRuleError."""
     if set(spec) - rules or spec["additionalProperties"] is not False:
         raise _UnknownRuleError
     for inner in spec["properties"].values():
@@ -177,10 +179,10 @@ def _is_valid(known: _Spec, rows: pa.RecordBatch, block: bytes, named: int) -> b
 
 
 def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch, block: bytes, named: int) -> bool:
-    """Whether every row has every member that it must have, and no optional one that is null and may not be.
+    """Returns whether every row has every required member, and no optional member has a forbidden null.
 
-    No string holds a quote without a backslash before it, so a member's name with its quotes and colon is found where
-    it is a name and nowhere else. The parser refuses a line that has a member twice.
+    No string contains a quote without a backslash before it. So a member's name with its quotes and colon only occurs
+    as a name. The parser refuses a line with a repeated member.
     """
     expected = rows.num_rows * len(known.spec["required"])
     counts = {name: rows.num_rows - rows.column(name).null_count for name in held}
@@ -201,7 +203,7 @@ def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch
 
 
 def _keeps(spec: Mapping[str, Any], values: pa.Array, is_optional: bool) -> bool:
-    """Whether all values keep the rules of their member; nulls stand for missing ones where that is allowed."""
+    """Returns whether all values obey the rules of their member. Nulls count as missing, if that is allowed."""
     kinds = kinds_of(spec)
     if values.null_count == len(values):
         return is_optional or "null" in kinds
@@ -216,7 +218,7 @@ def _keeps(spec: Mapping[str, Any], values: pa.Array, is_optional: bool) -> bool
 
 
 def _kept(spec: Mapping[str, Any], values: pa.Array) -> Iterator[pa.Array]:
-    """One array of booleans for each rule; null for values that are null."""
+    """Yields one array of booleans for each rule, with null for null values."""
     if "enum" in spec:
         yield pc.is_in(values, pa.array(spec["enum"], values.type))
     if "const" in spec:
@@ -232,7 +234,7 @@ def _kept(spec: Mapping[str, Any], values: pa.Array) -> Iterator[pa.Array]:
 
 
 def _keeps_rule(rule: Mapping[str, Any], rows: pa.RecordBatch) -> bool:
-    """Whether all rows keep an if, then and else."""
+    """Returns whether all rows obey an if, then and else."""
     holds = _holds(rule["if"], rows)
     for branch, applies in ((rule.get("then", {}), holds), (rule.get("else", {}), pc.invert(holds))):
         for name in branch.get("required", ()):
@@ -245,7 +247,7 @@ def _keeps_rule(rule: Mapping[str, Any], rows: pa.RecordBatch) -> bool:
 
 
 def _holds(said: Mapping[str, Any], rows: pa.RecordBatch) -> pa.Array:
-    """For each row whether the `if` holds: what is said of a member that is missing holds."""
+    """Returns for each row whether the `if` holds. A condition on a missing member holds."""
     holds = pa.array(np.ones(rows.num_rows, bool))
     for name in said.get("required", ()):
         holds = pc.and_(holds, _is_here(name, rows))
@@ -262,21 +264,21 @@ def _all(kept: pa.Array) -> bool:
 
 
 def _is_here(name: str, rows: pa.RecordBatch) -> pa.Array:
-    """For each row whether it has an optional member, or one that may not be null."""
+    """Returns for each row whether it has an optional member, or one that must not be null."""
     if name not in rows.schema.names:
         return pa.array(np.zeros(rows.num_rows, bool))
     return rows.column(name).is_valid()
 
 
 def _whole(known: _Spec, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-    """The rows with all members of the schema, and their times as such."""
+    """Returns the rows with all members of the schema, and times as timestamps."""
     arrays = [
         rows.column(field.name) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
         for field in known.fields
     ]
     at = members().get_field_index("time")
     arrays[at] = as_moments(arrays[at])
-    # What the validator's own look at the calendar does not know.
+    # Limits that the validator's calendar check does not know.
     if pc.min(pc.year(arrays[at])).as_py() < 1:
         return None
     return pa.RecordBatch.from_arrays(arrays, schema=members())

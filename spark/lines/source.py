@@ -1,8 +1,8 @@
-"""Audit files as a source of Spark, to be read once or as a stream. What comes of it is the Parquet files made.
+"""Audit files as a Spark data source, read once or as a stream. Its rows describe the Parquet files made.
 
-A stream's offset says of each file how many of its (uncompressed) bytes are done, and how large the compressed file was
-that is done to its end: {"denials-1.jsonl": {"bytes": 4096, "packed": 0}}. It is in the checkpoint, so a stream that
-begins again goes on there.
+For each file, a stream's offset has how many of its (uncompressed) bytes are done, and the size of the compressed file
+that is completely done: {"denials-1.jsonl": {"bytes": 4096, "packed": 0}}. The checkpoint contains it, so a restarted
+stream continues there.
 """
 
 import gc
@@ -22,7 +22,7 @@ from spark.lines import files
 from spark.lines.part import Part, Written, ingest
 
 NAME = "palisade_audit"
-# One task's share of a plain file, and what one batch of a stream reads at most (files are not cut). Between batches a
+# One task's share of a plain file, and the most that one batch of a stream reads (files are not cut). Between batches a
 # core is idle for two seconds; a run that is ended loses its last batch, some 40 s of work.
 PART_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 6 * 1024 * 1024 * 1024
@@ -42,10 +42,10 @@ Offset = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to read, and where the tasks write.
+    """The input of a reading, and the folder for the output of its tasks.
 
-    router   of the C router's logs in the folder; None: there are none, files named so are passed over
-    staging  an existing folder, where each task makes one of its own
+    router   of the C router's logs in the folder; None: there are none, and files with such names are skipped
+    staging  an existing folder, in which each task makes its own folder
     """
 
     folder: Path
@@ -111,19 +111,20 @@ class _Share(InputPartition):
 
 
 class _Tasks:
-    """What both kinds of reading have in common: it runs in the workers."""
+    """The common part of both kinds of reading, which runs in the workers."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        if partition is None or partition.value is None:  # of no partitions Spark makes one
+        if partition is None or partition.value is None:  # Spark makes one even if there are no partitions
             return
         part: Part = partition.value
         if not gc.get_freeze_count():
-            # A worker of Spark looks for garbage after each task: not among all that is imported, it takes 40 ms.
+            # A Spark worker collects garbage after each task. Over all imported objects that takes 40 ms, so they are
+            # excluded.
             gc.freeze()
-        # Each attempt has a folder of its own: what one that failed left there is never taken.
+        # Each attempt has its own folder: files that a failed attempt left are never used.
         staging = part.staging / uuid.uuid4().hex
         staging.mkdir(mode=0o700)
         mine = Part(name=part.name, path=part.path, start=part.start, end=part.end, router=part.router, staging=staging)
@@ -143,7 +144,7 @@ class _Tasks:
 
 
 class _Reader(_Tasks, DataSourceReader):
-    """All there is, torn tails as well."""
+    """Reads everything, including torn tails."""
 
     def partitions(self) -> Sequence[InputPartition]:
         shares: list[InputPartition] = []
@@ -156,7 +157,7 @@ class _Reader(_Tasks, DataSourceReader):
 
 
 class StreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What is new since the offset of the checkpoint, whole lines only."""
+    """Reads what is new since the checkpoint's offset, whole lines only."""
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
@@ -185,7 +186,7 @@ class StreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
             if before == after or (before is not None and _is_done(before, after)):
                 continue
             has_news = True
-            # What is done of a plain file stays known when it is compressed.
+            # Bytes that are done in a plain file stay known after it is compressed.
             done = before["bytes"] if before and after["packed"] else after["bytes"]
             end[name] = {"bytes": done, "packed": after["packed"]}
             taken += after["packed"] or after["bytes"] - (before or {"bytes": 0})["bytes"]
@@ -200,13 +201,13 @@ class StreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
             if after["packed"]:
                 shares.append(self._part(name, before["bytes"], None))
             else:
-                # A file that is shorter than what was read of it is another one of that name.
+                # A file that is shorter than what was read from it is a new file of that name.
                 begin = before["bytes"] if before["bytes"] <= after["bytes"] else 0
                 shares += self._parts(name, begin, after["bytes"])
         return shares
 
     def _now(self, start: Offset) -> Offset:
-        """How far each file goes now."""
+        """Returns how far each file reaches now."""
         now_s = time.time()
         offset: Offset = {}
         for file in self._reading.files():
@@ -222,14 +223,14 @@ class StreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _is_done(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    """Whether a file that is there now was read to this point before."""
+    """Returns whether an existing file was already read to this point."""
     if after["packed"]:
         return before["packed"] == after["packed"]
     return before["bytes"] == after["bytes"]
 
 
 def _made(name: str, lines: int, staging: Path, written: Sequence[Written]) -> pa.RecordBatch:
-    """The rows of one task: one with the number of lines, then one for each file."""
+    """Returns the rows of one task: one with the number of lines, then one for each file."""
     rows: list[dict[str, Any]] = [{"file": name, "lines": lines, "staging": str(staging)}]
     for one in written:
         rows.append(

@@ -1,1 +1,1 @@
-"""Pages for people: one HTML file each, which needs nothing else."""
+"""Pages for people: one HTML file each, with everything in it."""

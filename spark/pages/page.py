@@ -1,8 +1,8 @@
-"""A page: numbers, plots and tables -> one HTML file that needs nothing else, and lets nothing else in.
+"""Makes numbers, plots and tables into one HTML file that has everything in it, and loads nothing else.
 
-Texts of peers are escaped by the template's engine, and their control and bidirectional characters shown as escapes.
-The page's Content-Security-Policy admits our own style and script by their hash, and nothing from anywhere: a text that
-became markup all the same could run and fetch nothing.
+The template engine escapes the texts of peers; control and bidirectional characters are shown as escapes. The page's
+Content-Security-Policy permits only our own style and script, by their hash. So even a text that became markup could
+not run or load anything.
 """
 
 import base64
@@ -30,7 +30,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """mark  a severity, "" for none"""
+    """A row of a table.
+
+    mark  a severity, "" for none
+    """
 
     cells: tuple[Cell, ...]
     mark: str
@@ -73,7 +76,9 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """about    a line on what it is of, and of when
+    """The content of a page.
+
+    about    a line on the data and its time
     numbers  name, value
     remarks  sentences
     """
@@ -102,14 +107,17 @@ def render(page: Page) -> str:
 def table(
     name: str, title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, is_whole: bool
 ) -> PageTable:
-    """rows  column -> text, number, null or a list of texts"""
+    """Returns a table.
+
+    rows  column -> text, number, null or a list of texts
+    """
     made = tuple(Row(tuple(_cell(row[column]) for column in columns), _mark(row)) for row in rows)
     note = "" if is_whole else f"The first {len(made)} rows; the exports have all."
     return PageTable(name=name, title=title, columns=tuple(columns), rows=made, note=note)
 
 
 def columns_plot(title: str, values: Sequence[tuple[str, int]]) -> Plot:
-    """A column for each value, in their order; the last ones where there are too many."""
+    """Returns a plot with a column for each value, in their order; only the last ones if there are too many."""
     shown = values[-_MAX_BARS:]
     most = max((value for _, value in shown), default=0)
     if not most:
@@ -135,7 +143,7 @@ def columns_plot(title: str, values: Sequence[tuple[str, int]]) -> Plot:
 
 
 def bars_plot(title: str, values: Sequence[tuple[str, int]], most_shown: int = 10) -> Plot:
-    """A bar from the left for each of the first values, with its name."""
+    """Returns a plot with a horizontal bar for each of the first values, with its name."""
     shown = [value for value in values[:most_shown] if value[1] > 0]
     most = max((value for _, value in shown), default=0)
     bars, marks = [], []
@@ -149,7 +157,10 @@ def bars_plot(title: str, values: Sequence[tuple[str, int]], most_shown: int = 1
 
 
 def shown_text(value: object) -> str:
-    """A peer's text without what could steer a reader: control, bidirectional and other unprintable characters."""
+    """Returns a peer's text without unprintable characters, which could mislead a reader.
+
+    These include control and bidirectional characters.
+    """
     if isinstance(value, list | tuple):
         text = ", ".join(shown_text(each) for each in value)
     elif value is None:

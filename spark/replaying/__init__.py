@@ -1,1 +1,1 @@
-"""What a policy says of requests that were recorded: plain values, no Spark."""
+"""Decides recorded requests by another policy: plain values, no Spark."""

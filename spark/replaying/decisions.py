@@ -1,9 +1,9 @@
-"""One recorded event, decided again by `policy.decide`, the function that the router asked.
+"""Decides one recorded event again, by `policy.decide`, the same function as in the router.
 
-An event is a mapping of the members of schemas/audit_event.json, `time_s` in place of `time`. What an event does not
-say is never guessed: such an event is not replayed, and the reason says what is missing. Exceptions, where the record
-itself proves the fact: the reason of a denial (`dynamic_source` was asked for a dynamic source), and a count that is
-null in the sum of a flood, which is taken as 0.
+An event is a mapping of the members of schemas/audit_event.json, with `time_s` in place of `time`. Missing facts are
+never guessed: such an event is not replayed, and the reason says what is missing. There are two exceptions. The record
+itself may prove the fact: the reason of a denial `dynamic_source` shows that a dynamic source was asked for. And a null
+count in the sum of a flood counts as 0.
 """
 
 import json
@@ -30,7 +30,7 @@ from policy.ruleset import Ruleset
 
 Event = Mapping[str, Any]
 
-# stage -> the reasons that policy.decide gives there. Others are no question of policy.
+# stage -> the reasons that policy.decide gives there. Other reasons do not come from policy.
 _OPEN: Final = frozenset(
     {
         *("allowed", "no_vhost", "unknown_user", "reserved_user_name", "group_not_valid", "host_not_allowed"),
@@ -57,17 +57,19 @@ DECIDED: Final[Mapping[str, frozenset[str]]] = {
     "attach": _ATTACH,
     "transfer": _TRANSFER,
 }
-# schema_version from which on `asked` says all there was, by stage.
+# schema_version since which `asked` is complete, by stage.
 _ASKED_SINCE: Final = {"attach": 5, "transfer": 6}
-NOT_ASKED: Final = "policy was not asked"  # in `detail`, of a listener that no policy governs
-# Connections whose settings one worker remembers. Stops a trail of endless users from growing it.
+NOT_ASKED: Final = "policy was not asked"  # in `detail`, for a listener without policy
+# Connections whose settings one worker remembers. Stops a trail with endless users from filling the memory.
 _MAX_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """decision  what the policy says; None: not replayed, `why` says what is missing
-    at_open   the decision is one on the connection, which a link or message of it rests on
+    """The result of a replay.
+
+    decision  the policy's decision; None: not replayed, `why` says what is missing
+    at_open   the decision is about the connection, on which a link or message depends
     """
 
     decision: Decision | None
@@ -80,7 +82,7 @@ class Replayed:
 
 
 class Replay:
-    """A ruleset that is asked about recorded events."""
+    """Replays recorded events with a ruleset."""
 
     def __init__(self, ruleset: Ruleset) -> None:
         self._ruleset = ruleset
@@ -126,7 +128,10 @@ class Replay:
         return Replayed(decision=judged.decision)
 
     def _connection(self, event: Event) -> tuple[Decision, Settings | None]:
-        """Of an open connection: would it be let in, and with which settings? Counts aside: it had its place."""
+        """Decides whether an open connection would be admitted, and with which settings.
+
+        Ignores counts, since it had a place.
+        """
         facts = connection_facts(event)
         key = (facts.user, facts.remote_host, facts.requested_vhost, facts.groups, facts.granted, self._span(facts.now))
         known = self._connections.get(key)
@@ -138,7 +143,7 @@ class Replay:
         return known
 
     def _span(self, now: float | None) -> int:
-        """Between two boundaries of the ruleset decisions do not differ by time."""
+        """Returns the interval between two boundaries of the ruleset, in which time does not change decisions."""
         return sum(edge <= (now or 0) for edge in self._ruleset.boundaries)
 
     def _begin(self, event: Event, settings: Settings | None) -> Replayed:
@@ -172,7 +177,8 @@ class Replay:
                 return Replayed(decision=decide_message(settings, MessageFacts(user_id=claimed.encode())))
             if settings.allow_user_id_proxy:
                 return Replayed(decision=ALLOWED)
-            # Refused for a name that is not the user's: so it is under each policy that does not allow others' names.
+            # Refused for a user id that is not the user's: every policy that does not allow other user ids refuses it
+            # too.
             rule = settings.rule("allowUserIdProxy", "false")
             return Replayed(decision=Decision(is_allowed=False, reason=Reason.USER_ID_PROXY, rule=rule))
         if event["address"] is None and event.get("folded") is not None:
@@ -208,7 +214,7 @@ def connection_facts(event: Event) -> ConnectionFacts:
 
 
 def link_facts(event: Event) -> LinkFacts | str:
-    """What was asked for at an Attach; a text: what of it is not recorded."""
+    """Returns what an Attach asked for. A text says which part is not recorded."""
     reason, address, asked = event["reason"], event["address"], _asked(event)
     direction: Literal["send", "receive"] | None = event["direction"]
     if direction is None:
@@ -247,7 +253,7 @@ def link_facts(event: Event) -> LinkFacts | str:
 
 
 def _asked(event: Event) -> Mapping[str, Any] | None:
-    """What else was asked of a link; None: not recorded. Of later versions it is absent where there is nothing."""
+    """Returns further facts of a link. None: not recorded. In later versions it is absent if there are none."""
     asked: Mapping[str, Any] | None = event.get("asked")
     if asked is None and event.get("folded") is None and event["schema_version"] >= _ASKED_SINCE[event["stage"]]:
         return {}

@@ -1,7 +1,7 @@
-"""A policy and what was used of it -> what was never used, and the narrowest policy that still permits what was.
+"""Compares a policy with its use: what was never used, and the narrowest policy that still permits everything used.
 
-Pure. Only narrows: each user, host and address of the result stood in the policy or was let in by it. What the trail
-does not show is left as it is: limits, denials, capabilities, the targets of anonymous senders' messages.
+Pure. Only narrows: each user, host and address of the result was in the policy or was admitted by it. What the trail
+does not show stays as it is: limits, denials, capabilities, the targets of anonymous senders' messages.
 """
 
 from collections import defaultdict
@@ -17,11 +17,11 @@ from policy.ruleset import Ruleset
 from policy.vhosts import hostname_of
 
 Written = tuple[Mapping[str, object], SourceLocation | None]
-# Addresses that take the place of one item, and ranges that take the place of a list of hosts; more are not clearer
-# than the item.
+# Limit of addresses that replace one item, and of ranges that replace a list of hosts. More would not be clearer than
+# the item.
 MAX_EXACT: Final = 20
 MAX_RANGES: Final = 32
-KNOWN_USERS: Final = "known-users"  # the group of those who came in by allowUnknownUser
+KNOWN_USERS: Final = "known-users"  # the group of the users who were admitted by allowUnknownUser
 _DEFAULT: Final = "$default"
 _KEYS: Final = ("sources", "sourcePattern", "targets", "targetPattern")
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
@@ -58,9 +58,11 @@ class _Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """unused    never used; what nothing could have recorded is not among it
+    """The recommended changes of a policy.
+
+    unused     never used, without settings whose use is not recorded
     vhosts     the attributes of each vhost that was used, narrowed
-    strangers  uses of vhosts or groups that the policy does not have: it is not the one that was in force
+    strangers  uses of vhosts or groups that the policy does not have: then it is not the one that was in force
     """
 
     unused: tuple[Unused, ...]
@@ -69,7 +71,10 @@ class Recommendation:
 
 
 def recommend(ruleset: Ruleset, written: Sequence[Written], uses: Collection[Use]) -> Recommendation:
-    """uses  that `ruleset` allows; `written` is what it was compiled from"""
+    """Recommends a narrower policy.
+
+    uses  that `ruleset` allows; `written` is its source
+    """
     by_group: dict[tuple[str, str], _Used] = defaultdict(_Used)
     strangers = 0
     for use in uses:
@@ -101,7 +106,7 @@ def _note(used: _Used, use: Use) -> None:
         used.has_anonymous |= use.direction == "send"
         used.has_dynamic |= use.direction == "receive"
     elif use.item is not None:
-        used.items[use.item].add(use.address)  # lists are compared with an address as it is written
+        used.items[use.item].add(use.address)  # lists are compared with an address as it was written
 
 
 def _vhost(
@@ -117,7 +122,7 @@ def _vhost(
         of = used[group]
         narrow = _group(ruleset, name, group, members, of, unused)
         if group == _DEFAULT and of.users and _are_names(of.users) and KNOWN_USERS not in written:
-            # Whoever came in as unknown is known now.
+            # Users who were admitted as unknown are known now.
             groups[KNOWN_USERS] = {"users": sorted(of.users), **narrow}
             made["allowUnknownUser"] = False
             unused.append(Unused("permission", name, group, "allowUnknownUser for others than came"))
@@ -169,13 +174,16 @@ def _group(
 
 
 def _are_names(users: Collection[str]) -> bool:
-    """Attack: a user whose name is `*`, or `anna,root`, is read as others in a list of users."""
+    """Returns whether users can be listed.
+
+    Attack: a user named `*`, or `anna,root`, would mean other users in a list.
+    """
     return all(set(user) <= _PLAIN | {"@"} and not user.startswith("@") for user in users)
 
 
 def _exact(item: str, addresses: Collection[str]) -> Iterator[str]:
-    """The addresses in the place of the item that allowed them, where a list can say just them."""
-    # ${user} gives each user his own; the addresses would be everybody's.
+    """Yields the addresses that replace the item that allowed them, if a list can express exactly them."""
+    # ${user} gives each user its own address; the plain addresses would be open to all users.
     is_sayable = not has_user_token(item) and all(address and set(address) <= _PLAIN for address in addresses)
     if not is_sayable or len(addresses) > MAX_EXACT:
         yield item
@@ -184,7 +192,7 @@ def _exact(item: str, addresses: Collection[str]) -> Iterator[str]:
 
 
 def _ranges(hosts: Collection[str]) -> list[str] | None:
-    """The hosts as items of remoteHosts, neighbours as one range; None where one of them is no address."""
+    """Returns the hosts as items of remoteHosts, neighbours as one range. None if one of them is not an address."""
     try:
         found = sorted({parse_address(host) for host in hosts}, key=lambda each: (each.version, int(each)))
     except ValueError:

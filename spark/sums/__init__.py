@@ -1,4 +1,4 @@
-"""Partial sums of the event table, made by Arrow where its Parquet files lie; Spark adds them up.
+"""Partial sums of the event table. Arrow computes them from the Parquet files in the workers, and Spark adds them up.
 
-One reading gives what all tables of a report need, in a quarter of the processor time that Spark takes to read as much.
+One pass gives the data for all tables of a report, in a quarter of the processor time that Spark needs to read it.
 """

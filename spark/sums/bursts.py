@@ -1,7 +1,7 @@
-"""What the detectors need to know of a trail before they look at any of its events closely. Runs in Spark's workers.
+"""Finds what the detectors need to know of a trail before they examine its events. Runs in Spark's workers.
 
-A burst of `least` within its window is at least half of that within one of two neighbouring spans of time that are as
-long as the window. So who has less in every span has no burst, and most of a long trail is quiet.
+A burst of `least` within its window has at least half of that in one of two neighbouring spans of the window's length.
+So a key with less in every span has no burst, and most of a long trail is quiet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ from spark.sums.hashes import row_hashes
 from spark.sums.rows import grouped, hosts, micros
 from spark.transforms.sign import Sign, any_mask
 
-# Keys of one detector that are told apart. Stops an attacker who makes up a name for each burst from filling the
-# memory: with more than so many, all of the detector's events are kept.
+# Limit of keys of one detector. Stops an attacker with a new name for each burst from filling the memory: with more
+# keys, all of the detector's events are kept.
 MAX_KEYS: Final = 100_000
-# More than any threshold: of a flood, which may stand for more than it says. So many times the events of a trail are
-# no overflow.
+# More than any threshold: the count of a flood, which may represent more than it says. Multiplied by the events of a
+# trail it does not overflow.
 _MANY: Final = 1 << 30
 _RULED: Final = ("router", "minute", "ruleset_digest")
 _MINUTE: Final = 60_000_000
@@ -33,9 +33,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 KNOWN_STAGES: Final = ("open", "begin", "attach", "transfer", "management")
 SEEN: Final = Sign(among={"stage": KNOWN_STAGES}, has=("user",))
 
-# Kinds of cells: who may have a burst (detector, then its keys); users, and hosts of theirs, with their first event;
-# the stays of users, without a long absence in them, and the day they begin; and which ruleset was in force (router,
-# minute, digest) wherever it may have changed.
+# Kinds of cells: keys that may have a burst (detector, then its keys); users and their hosts, with their first event;
+# the stays of users, without a long absence, and the day they begin; and the ruleset in force (router, minute, digest)
+# wherever it may have changed.
 MAY_BURST: Final = "may_burst"
 STAYS: Final = "stays"
 USERS: Final = "users_seen"
@@ -46,12 +46,12 @@ _COMING: Final = {STAYS: ("user", "day"), USERS: ("user",), HOSTS: ("remote_host
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Focus:
-    """Which bursts a detector looks for, and which events it can need at all for them.
+    """The bursts that a detector looks for, and the events that it can need for them.
 
-    signs     the events that count: as one of these
-    story     others of the same keys that belong to it
-    keys      those of its bursts; `host` is remote_host as it is counted
-    window_s  within which a burst has at least `min_requests`, so many `distinct` things, and of how many routers
+    signs     the events that count: they match one of these
+    story     further events of the same keys that belong to it
+    keys      of its bursts; `host` is remote_host as it is counted
+    window_s  time in which a burst has at least `min_requests`, `distinct` things and routers, as the members say
     """
 
     signs: Sequence[Sign]
@@ -65,26 +65,26 @@ class Focus:
 
     @property
     def quarter(self) -> int:
-        """Of the window, microseconds."""
+        """Returns a quarter of the window, in microseconds."""
         return max(self.window_s // 4, 1) * 1_000_000
 
     @property
     def span(self) -> int:
-        """Microseconds."""
+        """Returns the length of a span, in microseconds."""
         return 5 * self.quarter
 
     @property
     def least(self) -> int:
-        """So many requests a burst has at least: each of the distinct things is of one."""
+        """Returns the minimum number of requests in a burst: each distinct thing needs one request."""
         return max(self.min_requests, self.min_distinct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What detectors look at.
+    """The events that detectors examine.
 
-    focuses       of those that find bursts, by name
-    absence_days  so long a user is away before a coming back is told
+    focuses       of the detectors that find bursts, by name
+    absence_days  minimum absence of a user before a return is reported
     """
 
     focuses: Mapping[str, Focus]
@@ -101,7 +101,10 @@ class Gathered:
         self._held: dict[str, list[pa.Table]] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """rows  as of spark.sums.rows.even, within the time asked for"""
+        """Adds rows.
+
+        rows  as of spark.sums.rows.even, within the requested time
+        """
         if not len(rows):
             return
         rows = rows.append_column("host", hosts(rows))
@@ -126,7 +129,7 @@ class Gathered:
             self._held.setdefault(name, []).append(rows)
 
     def cells(self) -> Iterator[tuple[str, list[Any], Mapping[str, Any]]]:
-        """kind, the columns of keys, and of numbers: `first` and `last`. Ends the gathering."""
+        """Yields kind, the columns of keys, and of numbers: `first` and `last`. Ends the gathering."""
         for name, focus in self._focuses.items():
             held = self._held.pop(name, None)
             if held is not None and (likely := self._likely(held, focus)):
@@ -149,15 +152,16 @@ class Gathered:
             yield DIGESTS, [found[key] for key in _RULED], {"first": found["first"]}
 
     def _stays(self, days: pa.Table) -> tuple[Any, Any]:
-        """Where, in the order of users and days, stays begin and end."""
+        """Returns where stays begin and end, in rows ordered by user and day."""
         users, firsts, lasts = days["user"].to_numpy(), micros(days["first"]), micros(days["last"])
         is_new = np.append(True, (users[1:] != users[:-1]) | (firsts[1:] - lasts[:-1] >= self._absence))
         begins = np.flatnonzero(is_new)
         return begins, np.append(begins[1:], len(users)) - 1
 
     def _likely(self, held: Sequence[pa.Table], focus: Focus) -> list[pa.Table]:
-        """What is left where keys are taken for the same that have the same hash: of millions, most are gone then
-        without having lain side by side as texts.
+        """Returns the rows that remain when keys with equal hashes count as equal.
+
+        This drops most of millions of keys before their texts have to be compared.
         """
         codes = [row_hashes(rows, focus.keys) for rows in held]
         numbers = pa.concat_tables([rows.select(["span", "requests"]) for rows in held])
@@ -169,13 +173,13 @@ class Gathered:
         return [rows for rows in found if len(rows)]
 
     def _is_much(self, sums: pa.Table, focus: Focus) -> Any:
-        """Which may be of a burst: of each span at least the share's part of half of one."""
+        """Returns which sums may belong to a burst: at least the share's part of half a burst in the span."""
         begins = sums["span"].to_numpy() * focus.span
         parts = self._parts_of(begins, begins + focus.span - 1)
         return sums["requests"].to_numpy() >= -(-((focus.least + 1) // 2) // parts)
 
     def _parts_of(self, first: Any, last: Any) -> Any:
-        """Among how many shares the events of these times, microseconds, may be at most."""
+        """Returns the maximum number of shares that contain events of these times, in microseconds."""
         if self._share is None:
             return np.full(len(first), np.iinfo(np.int64).max)
         parts = {_day_number(name): count for name, count in self._share.parts.items()}
@@ -185,7 +189,7 @@ class Gathered:
         return np.where(begin == end, of_days[places], (end - begin + 1) * self._share.most)
 
     def _changing(self, found: pa.Table) -> pa.Table:
-        """Without the minutes in the midst of a ruleset's time, where the share has all of a router and day."""
+        """Drops minutes within an unchanged ruleset, if the share has all events of a router and day."""
         if self._share is None or any(count > 1 for count in self._share.parts.values()):
             return found
         found = found.sort_by([("router", "ascending"), ("first", "ascending"), ("ruleset_digest", "ascending")])

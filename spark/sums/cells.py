@@ -1,7 +1,7 @@
-"""A piece of the event table -> partial sums of it, called cells. Pure Arrow; runs in Spark's workers.
+"""Computes partial sums, called cells, from a piece of the event table. Pure Arrow; runs in Spark's workers.
 
-A cell is a row of CELLS: what it is a sum of (`kind`), the values of its keys as text, and numbers. Cells of the same
-kind and keys are added up by spark.sums.trail.
+A cell is a row of CELLS: what it sums up (`kind`), the values of its keys as text, and numbers. spark.sums.trail adds
+up cells of the same kind and keys.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ from spark.sums.rows import TIME, even, is_within
 from spark.transforms.events import DENIAL, LOG_CLOSED
 from spark.transforms.sign import coded
 
-# kind, keys; events (how many), requests (they stand for so many), lost (events that they say were not written), first
-# and last (of their times), low and high (of their numbers).
+# kind, keys; events (their number), requests (that they represent), lost (events that they report as not written),
+# first and last (of their times), low and high (of their numbers).
 CELLS: Final = pa.schema(
     [("kind", pa.string()), ("keys", pa.list_(pa.string())), ("events", pa.int64()), ("requests", pa.int64()),
      ("lost", pa.int64()), ("first", TIME), ("last", TIME), ("low", pa.int64()), ("high", pa.int64())]
@@ -30,7 +30,7 @@ CELL_SCHEMA: Final = (
     "low bigint, high bigint"
 )
 
-# Kinds of cells of the denials alone, with the members they are counted by.
+# Kinds of cells for denials only, with the members by which they are counted.
 DENIALS: Final[Mapping[str, Sequence[str]]] = {
     "by_reason": ("reason",),
     "by_rule": ("rule_vhost", "rule_group", "rule_item", "rule_file", "rule_line"),
@@ -43,8 +43,8 @@ DENIALS: Final[Mapping[str, Sequence[str]]] = {
     "by_hour": ("hour",),
     "by_day": ("day",),
 }
-# Kinds of cells of which the denials of a day are told how many different values a member has, about. Of a day's
-# values the hashes that are least (`low`) are kept: these are all, or their greatest says how dense they are.
+# Kinds of cells for the approximate number of distinct values of a member in a day's denials. The lowest hashes of a
+# day's values are kept (`low`): these are either all hashes, or the greatest of them shows their density.
 DISTINCT: Final[Mapping[str, str]] = {"reasons": "reason", "users": "user", "hosts": "remote_host"}
 MOST_HASHES: Final = 512
 HASH_BITS: Final = 63
@@ -55,23 +55,22 @@ _FLOOD: Final = (
 )
 # Rows of a batch. Spark holds a whole batch in several forms. Attack: a name for each denial.
 _ROWS: Final = 4096
-# Of all events within the time asked for.
+# Of all events within the requested time.
 FACTS: Final = "facts"
 FACT: Final = ("decision", "reason", "stage", "router")
-# Of all events, whatever time is asked for: by router and start what was lost and how often it ended, and the runs of
-# numbers that follow one another.
+# Of all events of any time: by router and start, the losses, the number of ends, and the runs of consecutive numbers.
 STARTS: Final = "starts"
 RUNS: Final = "runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Which cells.
+    """The cells that are requested.
 
-    has_denials  those of the denials alone as well
-    seed         63 bits that are others in each report. Attack: names whose hashes are the least, made for it, would
-                 make a thousand users of a few
-    watch        what detectors look at; None: nobody asks them
+    has_denials  also the cells for denials
+    seed         63 random bits, different in each report. Attack: names chosen for the lowest hashes would make a few
+                 users look like a thousand
+    watch        what detectors look at; None: no detectors
     since        and before, microseconds UTC; None: any
     """
 
@@ -83,8 +82,10 @@ class Asked:
 
 
 def cells(pieces: Iterable[pa.Table], asked: Asked, share: Share | None = None) -> Iterator[pa.RecordBatch]:
-    """pieces  rows of spark.sums.rows.COLUMNS; of a table that an older version made some may be missing
-    share    of which these are all; None: they are any part of a trail
+    """Yields the cells.
+
+    pieces  rows of spark.sums.rows.COLUMNS; a table of an older version may lack some
+    share    the share to which all these rows belong; None: they are any part of a trail
     """
     gathered = None if asked.watch is None else Gathered(asked.watch, share)
     for piece in pieces:
@@ -122,7 +123,7 @@ def _least_hashes(kind: str, rows: pa.Table, member: str, seed: int) -> Iterator
     values = rows.select(["day", member]).filter(pc.is_valid(rows[member]))
     found = values.group_by(["day", member], use_threads=False).aggregate([])
     days, (indices, names) = found["day"].to_numpy(), coded(found[member])
-    # Without the last bit: who knows the hashes of names does not know their order.
+    # Without the last bit: a person who knows the hashes of names does not know their order.
     hashes = (mixed(hashes_of(names) ^ np.uint64(seed)) >> np.uint64(64 - HASH_BITS)).astype(np.int64)[indices]
     order = np.lexsort((hashes, days))
     days, hashes = days[order], hashes[order]
@@ -149,7 +150,7 @@ def _starts(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _runs(numbered: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The numbers of each start as runs without a gap. Files are in order: most are of one run."""
+    """Returns the numbers of each start as runs without a gap. Files are ordered, so most have one run."""
     codes = np.zeros(len(numbered), np.int64)
     for key in ("router", "start"):
         indices, names = coded(numbered[key])
@@ -157,7 +158,7 @@ def _runs(numbered: pa.Table) -> Iterator[pa.RecordBatch]:
     numbers = numbered["sequence"].to_numpy()
     order = np.lexsort((numbers, codes))
     codes, numbers = codes[order], numbers[order]
-    # Not the difference of the numbers, which may be more than 64 bits hold.
+    # Not the difference of the numbers, which may exceed 64 bits.
     is_next = (codes[1:] == codes[:-1]) & ((numbers[1:] == numbers[:-1]) | (numbers[1:] - 1 == numbers[:-1]))
     begins = np.flatnonzero(np.concatenate(([True], ~is_next)))
     ends = np.append(begins[1:], len(numbers)) - 1
@@ -170,7 +171,7 @@ def _batches(kind: str, keys: Sequence[Any], numbers: Mapping[str, Any]) -> Iter
     if not (count := len(keys[0])):
         return
     texts = pa.concat_arrays([_whole(key).cast(pa.string()) for key in keys])
-    # One key behind the other, as they lie, to the keys of one row side by side.
+    # Turns the keys, which are stored one column after another, into the keys of each row.
     side_by_side = np.arange(count * len(keys)).reshape(len(keys), count).T.ravel()
     offsets = np.arange(0, (count + 1) * len(keys), len(keys), dtype=np.int32)
     columns = {

@@ -1,4 +1,4 @@
-"""The Parquet files of an event table, cut into shares, and what workers make of them by Arrow."""
+"""The Parquet files of an event table, divided into shares, which workers process with Arrow."""
 
 import contextlib
 from collections import Counter
@@ -13,24 +13,27 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.event_table import EVENTS
 
-# Rows that are looked at at once. The more, the fewer sums Spark has to add up; a worker holds several times as much.
+# Bytes of rows processed together. More bytes give fewer sums for Spark to add up, but a worker holds several times as
+# much.
 _HELD_BYTES = 64 * 1024 * 1024
 _ROWS = 65_536
-# So many shares for each task that runs at a time: those that have less to read do not wait long for the others.
+# Shares for each task that runs at a time: a task with less to read does not wait long for others.
 _SHARES_EACH = 2
-# What one share has at most, where no file and no day has more: its sums are held until it was read.
+# Limit of one share, unless a single file or day is larger: its sums stay in memory until it was read.
 _SHARE_BYTES = 256 * 1024 * 1024
 
 
 class DamagedFileError(Exception):
-    """A file of the table that cannot be read; the text names it and the remedy."""
+    """A file of the table that cannot be read. The text names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """files  of one task, in the order of days and routers
-    parts     day, as folders of the table name it -> among how many shares its files are
-    most      the greatest of these, of any day of the table
+    """The files of one task.
+
+    files  in the order of days and routers
+    parts  day, as in the table's folder names -> the number of shares that have its files
+    most   the greatest of these, of any day of the table
     """
 
     files: Sequence[str]
@@ -39,8 +42,9 @@ class Share:
 
 
 def shares_of(table: Path, tasks: int) -> list[Share]:
-    """The files there are now, as shares of about as many bytes for so many tasks at a time. A day is whole in one
-    share, unless it has more bytes than that.
+    """Returns the current files as shares of similar size, for this many tasks at a time.
+
+    One share has all of a day, unless the day is larger than a share.
     """
     files = sorted((table / EVENTS).glob("day=*/router_dir=*/*.parquet"))
     sizes = {path: path.stat().st_size for path in files}
@@ -75,7 +79,7 @@ def _day(path: Path) -> str:
 def by_workers(
     session: SparkSession, shares: Sequence[Share], make: Callable[[Share], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
-    """What `make` gives of each share, in a task of its own."""
+    """Returns the output of `make` for each share, each in its own task."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -86,17 +90,17 @@ def by_workers(
 
 
 def pieces(share: Share, columns: Sequence[str], texts: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of a share in few tables, of those columns that their files have.
+    """Yields the rows of a share in few tables, with the requested columns that their files have.
 
-    texts  columns whose texts stay numbers of a dictionary, as they are in the file: so they are read and grouped in a
-           third of the time
+    texts  columns whose texts stay dictionary-encoded, as they are in the file: so they are read and grouped in a third
+           of the time
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for path in share.files:
         with opened(path, texts) as file:
             for batch in file.iter_batches(_ROWS, columns=there(file, columns), use_threads=False):
-                # A table may have files of several versions, with columns of their own.
+                # A table may have files of several versions, with different columns.
                 if held and (held[0].schema != batch.schema or held_bytes > _HELD_BYTES):
                     yield _together(held)
                     held, held_bytes = [], 0
@@ -108,7 +112,7 @@ def pieces(share: Share, columns: Sequence[str], texts: Sequence[str]) -> Iterat
 
 @contextlib.contextmanager
 def opened(path: str, texts: Sequence[str]) -> Iterator[Any]:
-    """A file, closed afterwards. Errors: DamagedFileError, also of what is read of it meanwhile."""
+    """Yields an open file and closes it. Errors: DamagedFileError, also for errors while it is read."""
     try:
         metadata = pq.read_metadata(path)
         names = set(metadata.schema.to_arrow_schema().names)
@@ -120,7 +124,7 @@ def opened(path: str, texts: Sequence[str]) -> Iterator[Any]:
 
 
 def there(file: Any, columns: Sequence[str]) -> list[str]:
-    """Those of the columns, or members of them (`folded.samples`), that a file has."""
+    """Returns the columns, or members of them (`folded.samples`), that a file has."""
     schema = file.schema_arrow
     known = set(schema.names)
     for member in schema:

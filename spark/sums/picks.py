@@ -1,4 +1,4 @@
-"""Those of a table's events that are wanted: few of many. Runs in Spark's workers."""
+"""Selects the wanted events of a table, which are few of many. Runs in Spark's workers."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from spark.sums.files import Share, opened, there
 from spark.sums.rows import TEXTS, TIME, even, hosts, is_within, micros
 from spark.transforms.sign import Sign, any_mask, coded
 
-# What detectors look at.
+# The columns that detectors use.
 PICKED: Final = pa.schema(
     [("event_id", pa.string()), ("time", TIME), ("router", pa.string()), ("start", pa.string()),
      ("connection", pa.int64()), ("stage", pa.string()), ("decision", pa.string()), ("reason", pa.string()),
@@ -30,7 +30,7 @@ _READ: Final = (
     *(field.name for field in PICKED if not pa.types.is_struct(field.type)),
     *(f"{field.name}.{member.name}" for field in PICKED if pa.types.is_struct(field.type) for member in field.type),
 )
-# What tells whether an event is wanted.
+# The columns that decide whether an event is wanted.
 _JUDGED: Final = (
     *("time", "router", "stage", "decision", "reason", "user", "remote_host", "vhost", "address", "ruleset_digest"),
 )
@@ -43,10 +43,10 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Events that are as one of `signs`, of the keys and times of `spans`.
+    """Events that match one of `signs`, with the keys and times of `spans`.
 
     keys   members, or `host`
-    spans  values of the keys, and from when to before when, microseconds UTC; None: any
+    spans  values of the keys, and the time from (inclusive) and to (exclusive), microseconds UTC; None: any
     """
 
     signs: Sequence[Sign]
@@ -59,7 +59,7 @@ def always(keys: Sequence[Key]) -> list[tuple[Key, Span]]:
 
 
 class Pick:
-    """Tells which rows are wanted."""
+    """Decides which rows are wanted."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
@@ -75,7 +75,8 @@ class Pick:
         merged = [(at, *span) for at, (_, key) in enumerate(numbered) for span in _merged(spans[key])]
         of, begins, ends = np.array(merged, np.int64).reshape(-1, 3).T
         self._bounds = np.unique(np.concatenate((begins, ends)))
-        # A moment is the number of bounds at or before it: then a key and a moment together are one small number.
+        # A time is represented by the number of bounds at or before it, so a key and a time together are one small
+        # number.
         self._begins = self._at(of, np.searchsorted(self._bounds, begins) + 1)
         self._ends = self._at(of, np.searchsorted(self._bounds, ends))
 
@@ -89,7 +90,10 @@ class Pick:
         return np.asarray(key, np.int64) * (len(self._bounds) + 1) + moment
 
     def mask(self, rows: pa.Table) -> Any:
-        """rows  as of spark.sums.rows.even, with `host`"""
+        """Returns a mask of the wanted rows.
+
+        rows  as of spark.sums.rows.even, with `host`
+        """
         mask = any_mask(self._wanted.signs, rows)
         if self._wanted.spans is None or not mask.any():
             return mask
@@ -122,7 +126,7 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 def picked(
     share: Share, wanted: Sequence[Wanted], *, since: int | None, before: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted events of a share of a table, by PICKED."""
+    """Yields the wanted events of a share of a table, as PICKED."""
     picks = [Pick(each) for each in wanted]
     for path in share.files:
         with opened(path, TEXTS) as file:
@@ -134,7 +138,7 @@ def picked(
 
 
 def picked_of(batches: Iterator[pa.RecordBatch], wanted: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
-    """Likewise of batches of events, by spark.schemas.event_table() or some of it."""
+    """Yields the wanted events of batches of events, which have some columns of spark.schemas.event_table()."""
     picks = [Pick(each) for each in wanted]
     for batch in batches:
         rows = pa.Table.from_batches([batch])
@@ -154,7 +158,7 @@ def _as_picked(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _member(column: Any, wanted: Any, count: int) -> Any:
-    """A column as it is wanted: of a struct some of the members, nulls where there is none."""
+    """Returns a column in the wanted form: only some members of a struct, nulls if the column is missing."""
     if column is None:
         return pa.nulls(count, wanted.type)
     if not pa.types.is_struct(wanted.type):

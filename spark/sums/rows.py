@@ -1,4 +1,4 @@
-"""Rows of the event table in Arrow, made even: all members there, by themselves, counts bounded."""
+"""Rows of the event table in Arrow, in a uniform form: all members present, as columns of their own, counts limited."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,23 @@ _PLAIN: Final = (
     *("vhost", "group", "direction", "address", "attempts", "lost", "ruleset_digest"),
 )
 _NUMBERS: Final = ("sequence", "attempts", "lost", "connection")
-# The columns that are read, and those of them that are text: as such, or as numbers of a dictionary.
+# The columns that are read, and the text columns among them: as text, or dictionary-encoded.
 COLUMNS: Final = (*_PLAIN, *_STRUCTS)
 TEXTS: Final = tuple(name for name in _PLAIN if name != "time" and name not in _NUMBERS)
 
 _EARLIEST, _LATEST = -(2**63), 2**63 - 1
 _UNITS: Final = {"hour": 3_600_000_000, "day": 86_400_000_000}
-# As Java's regular expressions have it: a dot is no end of a line.
+# Like Java's regular expressions: a dot does not match a line end.
 _MAPPED: Final = re.compile(r"(?i)\A::ffff:(?=[0-9]+\.)|%[^\n\r\u0085\u2028\u2029]*")
 
 
 def even(rows: pa.Table) -> pa.Table:
-    """The columns by themselves, members of structs beside them, and what is reckoned from them.
+    """Returns the columns, the members of structs as columns of their own, and computed columns.
 
-    rows     of COLUMNS; of a table that an older version made some may be missing: they are null
-    Returns  _PLAIN; members of structs as rule_vhost, owner; is_flood (bool); requests (how many it stands for); hour
-             and day (microseconds of their beginning)
+    rows     of COLUMNS; a table of an older version may lack some: these become null
+    Returns  _PLAIN; members of structs as rule_vhost, owner; is_flood (bool); requests (how many it represents); hour
+    and
+             day (microseconds of their beginning)
     """
     rows = rows.combine_chunks()
     names = set(rows.column_names)
@@ -54,30 +55,30 @@ def even(rows: pa.Table) -> pa.Table:
     columns["requests"] = pc.fill_null(_bounded(columns["attempts"]), 1)
     columns["lost"] = _bounded(columns["lost"])
     at = micros(columns["time"])
-    for unit, length in _UNITS.items():  # pc.floor_temporal takes ten times as long where there is a zone
+    for unit, length in _UNITS.items():  # pc.floor_temporal takes ten times as long with a time zone
         columns[unit] = pa.array(at // length * length)
     return pa.table(columns)
 
 
 def micros(times: Any) -> Any:
-    """Times as numpy numbers, microseconds UTC."""
+    """Returns times as numpy numbers, in microseconds UTC."""
     return times.cast(pa.int64()).to_numpy()
 
 
 def is_within(rows: pa.Table, *, since: int | None, before: int | None) -> Any:
-    """numpy booleans: of that time, microseconds UTC. None: any."""
+    """Returns numpy booleans: whether rows are within the time, in microseconds UTC. None: no limit."""
     at = micros(rows["time"])
     return (at >= (_EARLIEST if since is None else since)) & (at < (_LATEST if before is None else before))
 
 
 def grouped(rows: pa.Table, keys: Sequence[str], numbers: Sequence[tuple[str, str]]) -> pa.Table:
-    """The aggregates by their own names: each of a column is one."""
+    """Returns aggregates under the names of their columns: each column has one aggregate."""
     sums = rows.group_by(list(keys), use_threads=False).aggregate(list(numbers))
     return pa.table({**{key: sums[key] for key in keys}, **{name: sums[f"{name}_{how}"] for name, how in numbers}})
 
 
 def host_of(text: str) -> str:
-    """As spark.detectors.finding.host."""
+    """Returns the host as spark.detectors.finding.host does."""
     if ":" not in text and "%" not in text:
         return text
     plain = _MAPPED.sub("", text)
@@ -89,7 +90,7 @@ def host_of(text: str) -> str:
 
 
 def hosts(rows: pa.Table) -> Any:
-    """The column `host`: remote_host as detectors count it."""
+    """Returns the column `host`: remote_host as detectors count it."""
     numbers, known = coded(rows["remote_host"])
     named = pa.array([host_of(text) for text in known.to_pylist()], pa.string()).dictionary_encode()
     places = pa.concat_arrays([named.indices, pa.array([None], pa.int32())])
@@ -97,5 +98,5 @@ def hosts(rows: pa.Table) -> Any:
 
 
 def _bounded(counts: Any) -> Any:
-    """As spark.transforms.events.bounded."""
+    """Limits counts as spark.transforms.events.bounded does."""
     return pc.if_else(pc.greater(counts, MOST), MOST, counts)

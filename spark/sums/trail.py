@@ -1,4 +1,4 @@
-"""Events, and the sums of them: what a report is made of."""
+"""Events and their sums: the input of a report."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +24,11 @@ _ADDED = ("events", "requests", "lost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
-    """events  within the time asked for, by spark.schemas.event_table()
+    """The input of a report.
 
-    sums  cells by spark.sums.cells.CELLS, one for each kind and keys. Those of RUNS and STARTS are of any time.
-    pick  those of the events that are wanted, by spark.sums.picks.PICKED
+    events  within the requested time, by spark.schemas.event_table()
+    sums    cells by spark.sums.cells.CELLS, one for each kind and keys. Those of RUNS and STARTS are of any time.
+    pick    returns the wanted events, by spark.sums.picks.PICKED
     """
 
     events: DataFrame
@@ -38,9 +39,10 @@ class Trail:
         return self.sums.where(F.col("kind") == kind)
 
     def facts(self) -> DataFrame:
-        """decision, reason, stage, router; events, requests, lost (bigint); first and last (timestamp) of their times.
+        """Returns the sums of events by decision, reason, stage and router.
 
-        A predicate on the first four holds for the events that they stand for.
+        Further columns: events, requests, lost (bigint); first and last (timestamp) of their times. A predicate on the
+        first four holds for all events that a row sums up.
         """
         names = [F.col("keys")[at].alias(name) for at, name in enumerate(FACT)]
         return self.of_kind(FACTS).select(*names, *_ADDED, "first", "last")
@@ -55,10 +57,10 @@ def trail_of_table(
     has_denials: bool = False,
     watch: Watch | None = None,
 ) -> Trail:
-    """An event table within a time, of the files that it has now.
+    """Returns the trail of an event table within a time, from the files that it has now.
 
-    has_denials  with the sums that are of denials alone
-    watch        what detectors look at; None: nobody asks them
+    has_denials  with the sums for denials
+    watch        what detectors look at; None: no detectors
     """
     begin, end = _micros(since), _micros(until)
     asked = Asked(has_denials=has_denials, seed=_seed(), watch=watch, since=begin, before=end)
@@ -81,7 +83,7 @@ def trail_of_table(
 
 
 def trail_of_events(events: DataFrame, *, has_denials: bool = False, watch: Watch | None = None) -> Trail:
-    """Events, wherever they come from."""
+    """Returns the trail of events from any source."""
     asked = Asked(has_denials=has_denials, seed=_seed(), watch=watch)
 
     def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -98,8 +100,8 @@ def trail_of_events(events: DataFrame, *, has_denials: bool = False, watch: Watc
 def _summed(cells: DataFrame) -> DataFrame:
     added = [F.sum(name).alias(name) for name in _ADDED]
     ends = (F.min("first").alias("first"), F.max("last").alias("last"))
-    # On the disk: they are few, and where somebody gave a name of its own to each of millions of denials, they would
-    # fill the memory that the reports need.
+    # On disk: normally they are few, but with a different name in each of millions of denials they would fill the
+    # memory that the reports need.
     return cells.groupBy("kind", "keys", "low", "high").agg(*added, *ends).persist(StorageLevel.DISK_ONLY)
 
 

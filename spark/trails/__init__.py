@@ -1,1 +1,1 @@
-"""Synthetic audit trails: what a fleet of routers writes in quiet months, with incidents planted in it."""
+"""Synthetic audit trails: the output of a fleet of routers in quiet months, with planted incidents."""

@@ -1,4 +1,4 @@
-"""Who there is in a synthetic trail, and what they do on a quiet day."""
+"""The users of a synthetic trail, and their actions on a quiet day."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from spark.trails import fragments
 
 VHOSTS = tuple(f"tenant-{number}.example" for number in range(5))
 ADDRESSES = 300
-# stage, decision, reason, direction, share. Each is rare for any one user: a quiet day is no incident.
+# stage, decision, reason, direction, share. Each is rare for a single user: a quiet day has no incident.
 _QUIET = (
     ("open", "allow", "allowed", None, 0.30),
     ("attach", "deny", "source_not_allowed", "receive", 0.22),
@@ -24,7 +24,7 @@ _FEW_ADDRESSES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One thing that happens on a quiet day."""
+    """One kind of action on a quiet day."""
 
     stage: str
     decision: str
@@ -41,7 +41,7 @@ def user_name(number: int) -> str:
 
 
 def host_of(number: int) -> str:
-    """Every user has one host."""
+    """Returns the host of a user. Every user has one host."""
     return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
@@ -71,5 +71,8 @@ def rule_of(kind: Kind) -> dict[str, object] | None:
 def address_numbers(
     users: "np.ndarray[tuple[int], np.dtype[np.int64]]", draws: "np.ndarray[tuple[int], np.dtype[np.int64]]"
 ) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """An application with a wrong policy wants few addresses again and again: each user has his own few."""
+    """Returns addresses.
+
+    An application with a wrong policy asks for few addresses repeatedly: each user has its own few.
+    """
     return (users * 7 + draws % _FEW_ADDRESSES) % ADDRESSES

@@ -1,4 +1,4 @@
-"""Pieces of lines. A line is a few pieces joined, most of them made once and taken again and again."""
+"""Fragments of lines. A line is a few joined fragments, most of which are made once and reused."""
 
 import json
 from collections.abc import Mapping

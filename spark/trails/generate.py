@@ -1,4 +1,4 @@
-"""Write a synthetic trail: columns of pieces, joined to lines at once. The same seed writes the same bytes."""
+"""Writes a synthetic trail: columns of fragments, joined to lines together. The same seed writes the same bytes."""
 
 import binascii
 import random
@@ -27,7 +27,10 @@ _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """events  in all, those of incidents aside; days they are spread over; incidents of each kind"""
+    """The size of a trail.
+
+    events  in all, without those of incidents; days they cover; incidents of each kind
+    """
 
     events: int
     seed: int = 0
@@ -62,7 +65,7 @@ class _Router:
 
 
 class _Pieces:
-    """What lines are made of, each piece made once."""
+    """The fragments of lines, each made once."""
 
     def __init__(self, users: int) -> None:
         kinds = fleet.QUIET
@@ -93,12 +96,12 @@ class _Pieces:
 
 
 def generate(folder: Path, wanted: Wanted) -> Planted:
-    """Make `folder`/audit/*.jsonl and `folder`/truth.jsonl (docs/audit.md). Returns what was planted.
+    """Makes `folder`/audit/*.jsonl and `folder`/truth.jsonl (docs/audit.md). Returns the planted incidents.
 
     folder   a new one, or empty
     Errors   OSError.
     """
-    draw = random.Random(wanted.seed)  # noqa: S311  no secret comes of it
+    draw = random.Random(wanted.seed)  # noqa: S311  not used for secrets
     rng = np.random.default_rng(wanted.seed)
     begin = round(_BEGIN.timestamp()) * 1_000_000
     end = begin + wanted.days * DAY
@@ -134,7 +137,7 @@ def generate(folder: Path, wanted: Wanted) -> Planted:
 def _quiet(
     pieces: _Pieces, rng: np.random.Generator, number: int, count: int, users: int, low: int, high: int, routers: int
 ) -> dict[str, Any]:
-    """Columns of `count` events between two moments. At first everybody comes in once."""
+    """Returns columns of `count` events between two times. At the beginning every user connects once."""
     kinds = rng.choice(len(pieces.shares), size=count, p=pieces.shares / pieces.shares.sum())
     who = rng.integers(0, users, count)
     entering = max(0, min(count, users - number))
@@ -157,7 +160,7 @@ def _quiet(
 
 
 def _write(routers: Sequence[_Router], planted: Planted, quiet: dict[str, Any], events: Sequence[Event]) -> None:
-    """One block, in the order of time, to the files of its routers."""
+    """Writes one block, ordered by time, to the files of its routers."""
     columns = {
         "at": np.concatenate([quiet["at"], np.array([event.at for event in events], np.int64)]),
         "router": np.concatenate([quiet["router"], np.array([event.router for event in events], np.int64)]),

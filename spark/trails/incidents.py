@@ -11,14 +11,17 @@ from spark.trails import fleet, fragments
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 DAY = 86_400 * SECOND
-# First a baseline, in which everybody is seen once; a user is dormant after 90 days.
+# First a baseline, in which every user is seen once; a user is dormant after 90 days.
 _BASELINE = 9 * DAY
 _DORMANT = 92 * DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """at is microseconds since the epoch; router a number; the others are pieces of the line."""
+    """An event of an incident.
+
+    at, router  microseconds since the epoch; a number. All else are fragments of the line
+    """
 
     event_id: str
     at: int
@@ -31,9 +34,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where incidents are planted: begin and end in microseconds since the epoch.
+    """The trail in which incidents are planted: begin and end in microseconds since the epoch.
 
-    hourly  how many quiet events a router has in an hour
+    hourly  quiet events of a router in an hour
     """
 
     begin: int
@@ -46,7 +49,11 @@ class Scene:
 
 @dataclass(slots=True)
 class Planted:
-    """events; truth: lines of truth.jsonl; changes: router number -> when its ruleset changes, and the new digest"""
+    """The planted events.
+
+    truth    lines of truth.jsonl
+    changes  router number -> when its ruleset changes, and the new digest
+    """
 
     events: list[Event] = field(default_factory=list)
     truth: list[dict[str, Any]] = field(default_factory=list)
@@ -54,7 +61,7 @@ class Planted:
 
 
 def plant(scene: Scene, count: int) -> Planted:
-    """`count` incidents of each kind; fewer where the trail is too short or has too few routers for more."""
+    """Plants `count` incidents of each kind, or fewer if the trail is too short or has too few routers."""
     planted = Planted()
     for number in range(count):
         for detector, make in _KINDS.items():
@@ -93,7 +100,7 @@ def _event(scene: Scene, at: int, router: int, **said: Any) -> Event:
 
 
 def _times(scene: Scene, count: int, span: int, begin: int | None = None) -> list[int]:
-    """Moments of one incident, in order, somewhere after the baseline."""
+    """Returns the times of one incident, in order, at a random place after the baseline."""
     last = max(scene.begin + _BASELINE + 1, scene.end - span - 1)
     start = scene.draw.randrange(scene.begin + _BASELINE, last) if begin is None else begin
     return sorted(start + scene.draw.randrange(span) for _ in range(count))
@@ -185,7 +192,7 @@ def _privilege_probing(scene: Scene, number: int, planted: Planted) -> Made:
 def _denied_then_allowed(scene: Scene, number: int, planted: Planted) -> Made:
     who, router = scene.draw.randrange(scene.users), _router(scene)
     user, host = fleet.user_name(who), fleet.host_of(who)
-    # Fewer than are brute force.
+    # Too few for brute force.
     times = _times(scene, 8, 10 * MINUTE)
     events = [_event(scene, at, router, **_login(user, host)) for at in times[:-1]]
     events.append(_event(scene, times[-1] + SECOND, router, **_as_user(who, **_OPENED)))
@@ -204,7 +211,7 @@ def _dormant_user(scene: Scene, number: int, planted: Planted) -> Made | None:
     back = scene.begin + DAY + _DORMANT
     if back + MINUTE >= scene.end:
         return None
-    who = scene.users + number  # nobody whom the quiet days have
+    who = scene.users + number  # a user that the quiet days do not have
     said, router = _as_user(who, **_OPENED), _router(scene)
     before = [_event(scene, at, router, **said) for at in _times(scene, 5, DAY, scene.begin)]
     woken = [

@@ -22,18 +22,21 @@ _LAST_STATUS_OF_SUCCESS = 299
 
 
 def is_asked() -> Column:
-    """A request that would change something, carried out or not."""
+    """Returns a column: the event is a request that would change something, carried out or not."""
     return F.col("management").isNotNull()
 
 
 def is_allowed() -> Column:
-    """Recorded and not refused; a reload of the rules as well. What auditAllows records is no change."""
+    """Returns a column: recorded and not refused, including reloads of the rules.
+
+    Records by auditAllows are not changes.
+    """
     return (F.col("decision") == "allow") & ~F.col("stage").isin("open", "attach")
 
 
 def asked(events: DataFrame) -> DataFrame:
-    """The requests: time, is_done (its status says that it was carried out), is_refused, requests (bigint, so many the
-    row stands for), reason, and the columns of KEYS.
+    """Returns the requests: time, is_done (by its status), is_refused, requests (bigint, the number that the row
+    represents), reason, and the columns of KEYS.
     """
     return events.where(is_asked()).select(
         "time",
@@ -48,7 +51,7 @@ def asked(events: DataFrame) -> DataFrame:
 
 
 def counted_by(requests: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The keys, done, failed and refused (bigint), first and last (timestamp): the most first, then by key."""
+    """Returns the keys, done, failed and refused (bigint), first and last (timestamp): the most first, then by key."""
     is_failed = ~F.col("is_done") & ~F.col("is_refused")
     counts = requests.groupBy(*keys).agg(
         *(

@@ -1,4 +1,4 @@
-"""The sums of a trail -> the events missing by their numbers."""
+"""The sums of a trail -> the events that are missing by their numbers."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,12 +10,13 @@ _MOST = 2**63 - 1
 
 
 def continuity(trail: Trail) -> DataFrame:
-    """Checks that the events of each start of a router follow one another.
+    """Checks that the events of each start of a router have consecutive numbers.
 
-    trail    without duplicates, of any time: all that there are. Events of version 1 have no numbers and do not count.
-    Returns  one row of bigints: starts; missing (events between others of their start that neither are there nor were
-             reported lost); headless (starts without their first events: files moved away); endless (starts without
-             their last event: still running, or killed with the events queued then).
+    trail    without duplicates, of any time: all that exist. Events of version 1 have no numbers and do not count.
+    Returns  one row of bigints: starts; missing (events between others of their start that neither exist nor were
+    reported
+             lost); headless (starts without their first events: files moved away); endless (starts without their last
+             event: still running, or killed with events in the queue).
     """
     earlier = Window.partitionBy("keys").orderBy("low", "high").rowsBetween(Window.unboundedPreceding, -1)
     reached = F.coalesce(F.max("high").over(earlier), F.lit(-1))
@@ -39,7 +40,7 @@ def continuity(trail: Trail) -> DataFrame:
             F.sum("ends").alias("ends"),
         )
     )
-    # Events may have been lost, and reported so, before the first that could be written.
+    # Events may have been lost, and reported lost, before the first one that could be written.
     is_headless = F.col("first") > F.col("lost")
     before = F.when(is_headless, F.lit(0)).otherwise(F.col("first"))
     missing = F.greatest(F.col("absent") + before - F.col("lost"), F.lit(0))
@@ -52,5 +53,8 @@ def continuity(trail: Trail) -> DataFrame:
 
 
 def _wide(number: Column) -> Column:
-    """Attack: two forged events, numbered 0 and 2**63 - 1, have more between them than 64 bits count."""
+    """Returns a wider number.
+
+    Attack: between two forged events, numbered 0 and 2**63 - 1, are more than 64 bits can count.
+    """
     return number.cast("decimal(20,0)")

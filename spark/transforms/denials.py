@@ -22,17 +22,17 @@ def is_denial() -> Column:
 
 
 def denied(events: DataFrame) -> DataFrame:
-    """Of events by spark.schemas.event_table() the denials."""
+    """Returns the denials among events by spark.schemas.event_table()."""
     return events.where(is_denial())
 
 
 def total(which: Column) -> Column:
-    """How many requests the events of Trail.facts() stand for that are so, as an aggregate (bigint)."""
+    """Counts the requests that matching events of Trail.facts() represent, as an aggregate (bigint)."""
     return _sum(which, "requests")
 
 
 def events(which: Column) -> Column:
-    """How many events of Trail.facts() are so, as an aggregate (bigint)."""
+    """Counts the matching events of Trail.facts(), as an aggregate (bigint)."""
     return _sum(which, "events")
 
 
@@ -41,10 +41,11 @@ def _sum(which: Column, name: str) -> Column:
 
 
 def floods(trail: Trail) -> DataFrame:
-    """The sums of floods, by owner and kind: the most denials first.
+    """Returns the sums of floods, by owner and kind: the most denials first.
 
-    Returns  owner, connection, user, remote_host, stage, reason; denials (bigint), first and last (timestamp) of those
-             that were summed up
+    Returns  owner, connection, user, remote_host, stage, reason; denials (bigint), first and last (timestamp) of the
+    denials
+             in the sum
     """
     first, last = (
         F.try_to_timestamp(F.col("keys")[at], F.lit(TIME_FORMAT)) for at in (len(_FLOODED), len(_FLOODED) + 1)
@@ -58,9 +59,11 @@ def floods(trail: Trail) -> DataFrame:
 
 
 def counted_by(trail: Trail, name: str) -> DataFrame:
-    """The keys, denials (bigint), first and last (timestamp): the most denials first, then by key; hours in order.
+    """Returns the keys, denials (bigint), first and last (timestamp).
 
-    name  one of KEYS. A null key stays: denials before that was known.
+    The most denials come first, then by key; hours are in order.
+
+    name  one of KEYS. Null keys stay: denials before the value was known.
     """
     keys = KEYS[name]
     counts = trail.of_kind(name).select(*_named(keys), F.col("requests").alias("denials"), "first", "last")
@@ -70,8 +73,8 @@ def counted_by(trail: Trail, name: str) -> DataFrame:
 
 
 def trend(trail: Trail) -> DataFrame:
-    """Day by day: day (timestamp), denials, change against the day before (bigint, of the first null), and about how
-    many reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
+    """Returns for each day: day (timestamp), denials, change from the day before (bigint, null for the first day), and
+    the approximate number of reasons, users and hosts (bigint). Days without denials are absent and count as 0.
     """
     denials = trail.of_kind("by_day").select(
         *_named(("day",)), F.lit("denials").alias("what"), F.col("requests").alias("n")
@@ -85,9 +88,10 @@ def trend(trail: Trail) -> DataFrame:
 
 
 def _distinct(trail: Trail, name: str) -> DataFrame:
-    """day, what (the name) and n (how many different values): less than MOST_HASHES exactly, more within some 5 %.
+    """Returns day, what (the name) and n (the number of distinct values).
 
-    The k-th least of n hashes is near k of n parts of their range (Bar-Yossef et al. 2002).
+    n is exact below MOST_HASHES, else within some 5 %. The k-th least of n hashes is near k/n of their range
+    (Bar-Yossef et al. 2002).
     """
     order = Window.partitionBy("day").orderBy("low")
     numbered = trail.of_kind(name).select(*_named(("day",)), "low").withColumn("nth", F.row_number().over(order))
@@ -102,7 +106,7 @@ def _distinct(trail: Trail, name: str) -> DataFrame:
 
 
 def _named(keys: Sequence[str]) -> list[Column]:
-    """The keys of cells as columns: text, but for times and whole numbers."""
+    """Returns the keys of cells as columns: text, except for times and whole numbers."""
     named = []
     for at, name in enumerate(keys):
         text = F.col("keys")[at]

@@ -1,7 +1,7 @@
-"""Audit events as OCSF 1.3: one JSON object each, for a SIEM that speaks it. DataFrame -> DataFrame.
+"""Converts audit events to OCSF 1.3: one JSON object each, for a SIEM that reads it. DataFrame -> DataFrame.
 
-docs/audit.md has the mapping. What OCSF has no member for is under `unmapped`, by our names. A member that a class of
-OCSF does not know is in none of its events, and one that a class requires is in all of them.
+docs/audit.md has the mapping. Facts without an OCSF member are under `unmapped`, by our names. An event only has
+members that its OCSF class knows, and has all that the class requires.
 """
 
 from collections.abc import Mapping
@@ -36,14 +36,15 @@ _NETWORK_LOGON: Final = 3
 _INBOUND: Final = 1
 _PERSON: Final = 1  # user.type_id User
 _MOST_PORT: Final = 65535
-# What OCSF knows of our mechanisms: its number and its name for it. Others are 99 Other, by their own names.
+# The mechanisms that OCSF knows: its number and name for each. All others are 99 Other, by their own names.
 _PROTOCOLS: Final = {
     "DIGEST-MD5": (3, "Digest"),
     "GSSAPI": (2, "Kerberos"),
     "OAUTHBEARER": (6, "OAUTH 2.0"),
     "XOAUTH2": (6, "OAUTH 2.0"),
 }
-# OCSF's ip_t has a pattern. Attack: `remote_host` of a forged line passes ours with any digits and dots.
+# OCSF's ip_t has a pattern. Attack: in a forged line `remote_host` can have any digits and dots, which our schema
+# permits.
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4: Final = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _GROUP: Final = "[0-9A-Fa-f]{1,4}"
@@ -58,7 +59,10 @@ _UNMAPPED: Final = (
 
 
 def ocsf(events: DataFrame) -> DataFrame:
-    """event_id, value (string): the JSON text. Without a candidate policy's decisions and the log's own events."""
+    """Returns event_id, value (string): the JSON text.
+
+    Leaves out a candidate policy's decisions and the log's own events.
+    """
     found = events.where(F.col("decision").isin("allow", "deny") & (F.col("stage") != "audit"))
     class_uid = _looked_up("stage", _CLASSES, F.lit(NETWORK_ACTIVITY))
     classed = found.withColumn("class_uid", class_uid)
@@ -92,7 +96,7 @@ def ocsf(events: DataFrame) -> DataFrame:
 def _activity() -> Column:
     network = F.when(_is_allowed(), F.lit(_OPEN)).otherwise(F.lit(_REFUSE))
     api = _looked_up("management.operation", _OPERATIONS, F.lit(_OTHER))
-    # A privilege that is asked for is none that is assigned to a login: none of Authorize Session's own activities.
+    # A requested privilege is not one assigned to a login: no activity of Authorize Session fits.
     return (
         F.when(_is(AUTHENTICATION), F.lit(_LOGON))
         .when(_is(NETWORK_ACTIVITY), network)
@@ -110,14 +114,14 @@ def _metadata() -> Column:
         F.col("schema_version").cast("string").alias("log_version"),
         F.date_format("time", TIME_FORMAT).alias("original_time"),
         F.col("start").alias("correlation_uid"),
-        # OCSF's integer_t has 32 bits where it is stored (Parquet, SQL); `unmapped` has the number as it is.
+        # OCSF's integer_t has 32 bits in storage (Parquet, SQL); `unmapped` has the full number.
         F.when(F.col("sequence") <= MOST, F.col("sequence")).alias("sequence"),
         F.struct(F.lit(PRODUCT).alias("name"), F.lit("Palisade").alias("vendor_name")).alias("product"),
     )
 
 
 def _of_a_peer() -> list[Column]:
-    """src_endpoint, that API Activity requires, and dst_endpoint, the router, that Network Activity requires."""
+    """Returns src_endpoint, for API Activity, and dst_endpoint, the router, for Network Activity."""
     text = F.regexp_replace("remote_host", "%.*", "")
     is_ip = text.rlike(IP)
     peer = F.struct(
@@ -125,7 +129,7 @@ def _of_a_peer() -> list[Column]:
         F.when(~is_ip, F.col("remote_host")).alias("name"),
         _port("connection_name").alias("port"),
     )
-    # A reload is the work of whoever writes the files: of the router's own machine, or so it looks from the router.
+    # The author of the files causes a reload: for the router, a user of its own machine.
     nobody = F.when(F.col("stage") == "policy", F.col("router")).otherwise(F.lit("Unknown"))
     source = F.when(F.col("remote_host").isNotNull(), peer).when(_is(API_ACTIVITY), _endpoint(nobody))
     router = F.struct(F.col("router").alias("name"), _port("listener").alias("port"))
@@ -133,7 +137,7 @@ def _of_a_peer() -> list[Column]:
 
 
 def _of_a_login() -> list[Column]:
-    """What Authentication and Authorize Session have: who, and how he logged in."""
+    """Returns the members of Authentication and Authorize Session: the user, and how it logged in."""
     is_login = _is(AUTHENTICATION)
     is_mine = is_login | _is(AUTHORIZE_SESSION)
     number = _looked_up("mechanism", {name: uid for name, (uid, _) in _PROTOCOLS.items()}, F.lit(_OTHER))
@@ -141,7 +145,7 @@ def _of_a_login() -> list[Column]:
     known_number = F.when(F.col("mechanism").isNull(), F.lit(_UNKNOWN)).otherwise(number)
     vhost = F.coalesce(F.nullif("vhost", F.lit("")), F.nullif("requested_vhost", F.lit("")))
     session = F.struct(F.col("connection").cast("string").alias("uid"), F.lit(True).alias("is_remote"))
-    # OCSF wants exactly one of `privileges` and `group`. What was asked for is known always.
+    # OCSF requires exactly one of `privileges` and `group`. The request is always known.
     asked_for = F.array(F.concat_ws(":", "stage", "direction"))
     return [
         F.when(is_mine, _user()).alias("user"),
@@ -163,7 +167,7 @@ def _of_a_network() -> list[Column]:
 
 
 def _of_an_api() -> list[Column]:
-    """Who changed what: of management a user, of a reload the router, that read its files."""
+    """Returns who changed what: a user by management; for a reload the router, which read its files."""
     actor = F.struct(
         F.when((F.col("stage") == "management") | F.col("user").isNotNull(), _user()).alias("user"),
         F.when((F.col("stage") == "policy") & F.col("user").isNull(), F.lit(PRODUCT)).alias("app_name"),
@@ -189,7 +193,7 @@ def _of_an_api() -> list[Column]:
 
 
 def _user() -> Column:
-    """A user, also where none is known, since OCSF requires one. `type_id` tells a user who calls himself Unknown."""
+    """Returns a user, even if none is known, since OCSF requires one. `type_id` marks a real user named Unknown."""
     claimed = F.filter(F.from_json("groups", ArrayType(StringType())), lambda group: group.isNotNull() & (group != ""))
     selected = F.filter(F.array("group"), lambda group: group.isNotNull() & (group != ""))
     groups = F.array_distinct(F.concat(selected, F.coalesce(claimed, F.array().cast("array<string>"))))
@@ -206,7 +210,7 @@ def _operation() -> Column:
 
 
 def _endpoint(name: Column) -> Column:
-    """An endpoint of which the name alone is known, of the type of a peer."""
+    """Returns an endpoint with only a name, in the type of a peer."""
     none = F.lit(None)
     return F.struct(none.cast("string").alias("ip"), name.alias("name"), none.cast("int").alias("port"))
 
@@ -229,7 +233,7 @@ def _is(class_uid: int) -> Column:
 
 
 def _looked_up(name: str, found: Mapping[str, int | str], otherwise: Column) -> Column:
-    """What a table has for a member's text."""
+    """Returns the value in a mapping for a member's text."""
     column = otherwise
     for text, value in found.items():
         column = F.when(F.col(name) == text, F.lit(value)).otherwise(column)

@@ -1,4 +1,4 @@
-"""Events -> what another policy says of them: `policy.decide` itself, in Arrow batches."""
+"""Events -> their decisions by another policy: `policy.decide` itself, in Arrow batches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,19 +39,19 @@ REPLAYED = StructType(
         StructField("was_reason", StringType()),
         StructField("is_allowed", BooleanType()),  # null: not replayed
         StructField("reason", StringType()),
-        StructField("at_open", BooleanType()),  # the candidate refuses the connection, and all on it
+        StructField("at_open", BooleanType()),  # the candidate refuses the connection, and so everything on it
         StructField("rule_vhost", StringType()),
         StructField("rule_group", StringType()),
         StructField("item", StringType()),
         StructField("file", StringType()),
         StructField("line", LongType()),
-        StructField("why", StringType()),  # not replayed
+        StructField("why", StringType()),  # why it was not replayed
     ]
 )
 
 
 def decisions(events: DataFrame) -> DataFrame:
-    """The events of the table that record a decision of policy."""
+    """Returns the events of the table that record a decision of policy."""
     is_decision = F.lit(False)
     for stage, reasons in DECIDED.items():
         is_decision |= (F.col("stage") == stage) & F.col("reason").isin(*reasons)
@@ -59,7 +59,7 @@ def decisions(events: DataFrame) -> DataFrame:
 
 
 def replayed(events: DataFrame, ruleset: Ruleset) -> DataFrame:
-    """REPLAYED rows, one for each event of `decisions`."""
+    """Returns REPLAYED rows, one for each event of `decisions`."""
     asked = decisions(events).select(
         *[name for name in _ASKED if name in events.columns],
         "time",
@@ -70,7 +70,7 @@ def replayed(events: DataFrame, ruleset: Ruleset) -> DataFrame:
 
 
 def _replayer(ruleset: Ruleset) -> Callable[[Batches], Batches]:
-    """One Replay for each task: what it remembers of connections holds for all its batches."""
+    """Makes one Replay for each task: its memory of connections serves all batches."""
 
     def replay(batches: Batches) -> Batches:
         asked = Replay(ruleset)
@@ -113,7 +113,7 @@ def _row(asked: Replay, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def outcome() -> Column:
-    """newly_allowed, newly_denied, same (the reason may be another), not_replayed"""
+    """Returns newly_allowed, newly_denied, same (the reason may differ) or not_replayed."""
     is_allowed, was_allowed = F.col("is_allowed"), F.col("was_allowed")
     return (
         F.when(is_allowed.isNull(), "not_replayed")
@@ -124,7 +124,7 @@ def outcome() -> Column:
 
 
 def changed(replays: DataFrame) -> DataFrame:
-    """The decisions that change: who is hit, and an example of each.
+    """Returns the decisions that change: whom they affect, with an example of each.
 
     Returns  outcome, stage, user, remote_host, direction, address, was_reason, reason, rule_vhost, rule_group, item,
              file, line, requests (bigint), example (an event id); the most first
@@ -143,14 +143,14 @@ def changed(replays: DataFrame) -> DataFrame:
 
 
 def used(replays: DataFrame) -> DataFrame:
-    """What was allowed and, by the policy that was asked, still is: USED, each once, in order."""
+    """Returns what was allowed, and still is by the given policy: USED, each once, in order."""
     is_used = F.col("was_allowed") & F.col("is_allowed") & F.col("stage").isin("open", "attach")
     whose = ("router", "vhost", "group", "user", "remote_host", "direction", "address", "item")
     return replays.where(is_used).select(*whose).distinct().orderBy(*whose)
 
 
 def totals(replays: DataFrame) -> DataFrame:
-    """outcome, why, requests, events (bigint)"""
+    """Returns outcome, why, requests, events (bigint)."""
     return (
         replays.groupBy(outcome().alias("outcome"), "why")
         .agg(F.sum("requests").alias("requests"), F.count(F.lit(1)).alias("events"))

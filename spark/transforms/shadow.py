@@ -1,7 +1,7 @@
-"""Audit events -> where candidate policies would have decided otherwise (shadowPolicyDir). All DataFrame -> DataFrame.
+"""Finds where candidate policies (shadowPolicyDir) would have decided differently. All DataFrame -> DataFrame.
 
 Events are those of spark.event_table.read_events.
-One event stands for `shadow.count` equal decisions.
+One event represents `shadow.count` equal decisions.
 """
 
 from collections.abc import Sequence
@@ -32,17 +32,20 @@ def is_shadow() -> Column:
 
 
 def total(outcome: Outcome, candidate: str | None) -> Column:
-    """How many decisions of this outcome, as an aggregate (bigint). candidate  as for `disagreements`"""
+    """Counts the decisions with this outcome, as an aggregate (bigint).
+
+    candidate  as for `disagreements`
+    """
     counts = F.when((F.col("decision") == _DECISIONS[outcome]) & _is_of(candidate), F.col("shadow.count"))
     return summed(counts)
 
 
 def disagreements(events: DataFrame, candidate: str | None = None) -> DataFrame:
-    """The decisions that a candidate policy would have made the other way.
+    """Returns the decisions that a candidate policy would have made differently.
 
     candidate  the beginning of the digest of candidate policies, None for all
     Returns    time, would_deny, would_allow (bigint, one of them 0), and the columns of KEYS: reason of the policy in
-               force; candidate_reason; vhost, the candidate's, else that in force, else the one asked for; group, item,
+               force; candidate_reason; vhost, the candidate's, else that in force, else the requested one; group, item,
                file, line of the candidate's rule; user, remote_host, direction, address; candidate, its digest
     """
     return events.where(F.col("decision").isin("shadow_deny", "shadow_allow") & _is_of(candidate)).select(
@@ -64,9 +67,9 @@ def disagreements(events: DataFrame, candidate: str | None = None) -> DataFrame:
 
 
 def counted_by(disagreements: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The keys, would_deny, would_allow (bigint), first and last (timestamp): the most first, then by key.
+    """Returns the keys, would_deny, would_allow (bigint), first and last (timestamp): the most first, then by key.
 
-    Null keys stay: there is no rule where there is no vhost, and an event that sums up several has no user.
+    Null keys stay: without a vhost there is no rule, and an event that sums up several has no user.
     """
     counts = disagreements.groupBy(*keys).agg(
         *(summed(F.col(name)).alias(name) for name in ("would_deny", "would_allow")),

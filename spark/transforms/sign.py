@@ -1,4 +1,4 @@
-"""What an event has to be like, said once: as a column of Spark, and as a mask of Arrow's rows in the workers."""
+"""A condition on events, defined once for two uses: as a Spark column, and as a mask of Arrow rows in the workers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """Events that are so in all of this:
+    """Events that satisfy all of these conditions:
 
-    among  member -> the values that it may have
-    but    member -> the values that it may not have; null is one of them
+    among  member -> the permitted values
+    but    member -> the forbidden values; null is forbidden too
     has    members that are not null
-    like   member -> a pattern that is found in it, of what Java and RE2 both know
+    like   member -> a pattern to find in it, in the common syntax of Java and RE2
     """
 
     among: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Sign:
     like: Mapping[str, str] = field(default_factory=dict)
 
     def column(self) -> Column:
-        """True or false, never null."""
+        """Returns a column that is true or false, never null."""
         parts = [F.col(member).isin(*values) for member, values in self.among.items()]
         parts += [~F.col(member).isin(*values) for member, values in self.but.items()]
         parts += [F.col(member).isNotNull() for member in self.has]
@@ -36,7 +36,7 @@ class Sign:
         return F.coalesce(reduce(Column.__and__, parts), F.lit(False))
 
     def mask(self, rows: pa.Table) -> Any:
-        """numpy booleans, one a row. Where texts are numbers of a dictionary, those of the dictionary are judged."""
+        """Returns numpy booleans, one a row. For dictionary-encoded texts, only the dictionary is tested."""
         masks = [_are(rows[member], partial(_is_among, values)) for member, values in self.among.items()]
         masks += [_are(rows[member], partial(_is_other, values)) for member, values in self.but.items()]
         masks += [pc.is_valid(rows[member]).to_numpy() for member in self.has]
@@ -53,7 +53,7 @@ def any_mask(signs: Sequence[Sign], rows: pa.Table) -> Any:
 
 
 def coded(texts: Any) -> tuple[Any, Any]:
-    """Texts as numbers, the number of them all for null, and what they are numbers of."""
+    """Returns texts as numbers (for null: the number of texts), and the texts that the numbers index."""
     whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     if not pa.types.is_dictionary(whole.type):
         whole = whole.dictionary_encode()

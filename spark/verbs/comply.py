@@ -1,4 +1,4 @@
-"""`qdaudit comply`: evidence for auditors, by control."""
+"""`qdaudit comply` writes evidence for auditors, by control."""
 
 import argparse
 from dataclasses import replace
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     chain, trail = None, {}
     verified: dict[str, int] = {}
     if arguments.trail is not None:
-        # Before they are verified: what is changed meanwhile has another hash.
+        # Before verification: a file that is changed meanwhile has another hash.
         trail = _hashes(arguments.trail)
         chain, verified = _verified(arguments.trail, arguments.key)
     make_folder(arguments.out, "--out ")
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         from spark.transforms.continuity import continuity
         from spark.transforms.events import lost
 
-        # Before they are read: files that are added meanwhile are not in the evidence.
+        # Before they are read: files that are added meanwhile are not part of the evidence.
         inputs = {str(path.relative_to(arguments.table)): sha256_of(path) for path in _files(arguments.table)}
         summed = trail_of_table(
             session,
@@ -129,7 +129,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _verified(folder: Path, keys: list[Path]) -> tuple[Chain, dict[str, int]]:
-    """What `qdaudit verify` says of the folder, and how many lines its files have. Raises VerbError."""
+    """Returns the result of `qdaudit verify` for the folder, and the number of lines of each file. Raises VerbError."""
     try:
         verdict = verify(folder, dict(read_key(path) for path in keys))
     except PublicKeyError as error:

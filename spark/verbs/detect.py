@@ -1,4 +1,4 @@
-"""`qdaudit detect`: attacks and faults in the event table."""
+"""`qdaudit detect` finds attacks and faults in the event table."""
 
 import argparse
 import sys
@@ -68,7 +68,7 @@ def _seconds(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check_installed()  # before anything of the detectors is loaded
+    check_installed()  # before any module of the detectors is loaded
     from spark.detectors.thresholds import MAX_BYTES, ThresholdsError, defaults, parse
 
     thresholds = defaults()
@@ -159,7 +159,7 @@ def _tell(
     failed: list[str],
     alerts: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Print first: where the webhook fails, the alerts are told all the same, and the next ones are tried again."""
+    """Prints the alerts before posting them. So a failed webhook loses none, and later alerts are still posted."""
     from spark.jobs.alerts import WebhookError
 
     for alert in alerts:

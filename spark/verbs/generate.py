@@ -1,4 +1,4 @@
-"""`qdaudit generate`: synthetic trails with planted incidents."""
+"""`qdaudit generate` writes synthetic trails with planted incidents."""
 
 import argparse
 import re
@@ -32,11 +32,11 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Errors  UnusableError."""
+    """Writes a trail. Errors: UnusableError."""
     make_folder(arguments.out, "")
     if any(arguments.out.iterdir()):
         raise UnusableError(f"{arguments.out}: is not empty; give a new folder")
-    from spark.trails.generate import Wanted, generate  # here: pyarrow takes a moment that --help must not cost
+    from spark.trails.generate import Wanted, generate  # here: importing pyarrow takes time, which --help must not take
 
     wanted = Wanted(
         events=arguments.events,

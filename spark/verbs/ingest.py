@@ -1,4 +1,4 @@
-"""`qdaudit ingest`: audit files and logs of the C router into the event table."""
+"""`qdaudit ingest` reads audit files and logs of the C router into the event table."""
 
 import argparse
 import re
@@ -47,7 +47,7 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Errors  UnusableError, SparkUnavailableError, and those of Spark."""
+    """Ingests a folder. Errors: UnusableError, SparkUnavailableError, and those of Spark."""
     kinds = (files.LINES,) if arguments.qdrouterd is None else (files.LINES, files.LOGS)
     found, others = audit_files(arguments.folder, kinds)
     tell_others(others)
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
     with opened(arguments, sum(file.size for file in found), is_by_arrow=True) as (session, _):
-        from spark import ingest  # here: pyspark takes a second that --help must not cost
+        from spark import ingest  # here: importing pyspark takes a second, which --help must not take
 
         ingest.stream(
             session,
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tell_others(others: list[str]) -> None:
-    """What is passed over, so that no file is so in silence."""
+    """Prints how many entries were skipped, so that no file is skipped silently."""
     if others:
         print(f"qdaudit: {len(others)} other entries passed over, the first {others[0]!r}", file=sys.stderr)
 

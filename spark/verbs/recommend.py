@@ -1,4 +1,4 @@
-"""`qdaudit recommend`: what of a policy was never used, and the narrowest policy that still permits what was."""
+"""`qdaudit recommend` shows what a policy never used, and the narrowest policy that permits everything used."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from spark.tables import printable
 from spark.verbs.replay import add_policy
 from spark.verbs.running import DONE, FOUND, add_table, json_text, opened, write_private
 
-# Distinct uses that are held in memory; each is of somebody who was let in.
+# Limit of distinct uses held in memory; each is of an admitted user.
 _MAX_USES = 1_000_000
 _FILE = "recommended.json"
 _EPILOG = (
@@ -95,7 +95,7 @@ def _written(vhosts: list[dict[str, Any]]) -> str:
 
 
 def _checked(text: str) -> list[str]:
-    """What lint says of the recommendation; a router would take it, or this is a fault of ours."""
+    """Returns the lint findings on the recommendation. A router must accept it; otherwise this is our bug."""
     sections = tuple(load_sections(text, _FILE))
     found = check_all(sections, texts={_FILE: text})
     return [f"{each.rule}: line {each.line}: {printable(each.text)}" for each in found]

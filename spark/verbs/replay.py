@@ -1,4 +1,4 @@
-"""`qdaudit replay`: what a candidate policy says of the requests that were recorded."""
+"""`qdaudit replay` shows how a candidate policy would decide the recorded requests."""
 
 import argparse
 import sys

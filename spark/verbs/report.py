@@ -1,4 +1,4 @@
-"""`qdaudit report`: one page for people, and tables for other programs."""
+"""`qdaudit report` writes one page for people, and tables for other programs."""
 
 import argparse
 from datetime import UTC, datetime
@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _kept(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The findings of a file. Raises VerbError, also where one has events of another time than the page is of."""
+    """Returns the findings of a file. Raises VerbError, also if a finding has events outside the page's time."""
     path: Path = arguments.findings
-    check_installed()  # before anything of the detectors is loaded
+    check_installed()  # before any module of the detectors is loaded
     from spark.detectors.kept import MAX_BYTES, KeptFindingsError, parse
 
     try:
@@ -106,7 +106,7 @@ def _check_jinja() -> None:
 
 
 def _finding(row: dict[str, Any]) -> dict[str, Any]:
-    """A finding for a screen: whole seconds, and of each list the beginning."""
+    """Returns a finding for a screen: whole seconds, and the beginning of each list."""
     shown = {**row, "first": row["first"][:19], "last": row["last"][:19], "detector": row["detector"].replace("_", " ")}
     for name, most in _LISTS.items():
         more = (row["events"] if name == "evidence" else len(row[name])) - most

@@ -1,4 +1,4 @@
-"""What the verbs on the event table share: their arguments, a session of their own, files for their reader alone."""
+"""Common parts of the verbs on the event table: arguments, a session, and private files."""
 
 import argparse
 import contextlib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DONE, FOUND, USAGE, UNREADABLE = 0, 1, 2, 3
-# Rows of one table that are held in memory and shown. Stops a peer that makes up a name for each attempt.
+# Rows of one table that are held in memory and shown. Stops a peer that uses a new name for each attempt.
 MAX_ROWS = 1000
 
 
@@ -40,9 +40,10 @@ def moment(text: str) -> datetime:
 
 @contextlib.contextmanager
 def opened(arguments: argparse.Namespace, *, is_by_arrow: bool = False) -> "Iterator[tuple[SparkSession, DataFrame]]":
-    """A session, and the events of the table within the time asked for. Raises UnusableError, SparkUnavailableError.
+    """Yields a session, and the events of the table within the requested time.
 
-    is_by_arrow  they are read by workers in Python, not by Spark itself
+    is_by_arrow  Python workers read them, not Spark itself
+    Errors       UnusableError, SparkUnavailableError
     """
     if arguments.since and arguments.until and arguments.since >= arguments.until:
         raise UsageError(f"--since {arguments.since} must be before --until {arguments.until}")
@@ -56,7 +57,10 @@ def opened(arguments: argparse.Namespace, *, is_by_arrow: bool = False) -> "Iter
 
 
 def _size_of(table: Path) -> int:
-    """Bytes of the table's files. Raises UnusableError where there is none, which a report of zero would hide."""
+    """Returns the bytes of the table's files.
+
+    Raises UnusableError if there is no table: a report of zero would be wrong.
+    """
     if not table.is_dir():
         raise UnusableError(f"{table}: no such folder; give an event table, made by `qdaudit ingest`")
     if not is_table(table):
@@ -66,7 +70,7 @@ def _size_of(table: Path) -> int:
 
 
 def text_of(path: Path, most: int) -> str:
-    """The text of a file of at most so many bytes. Raises UnusableError."""
+    """Returns the text of a file of limited size. Raises UnusableError."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -81,7 +85,7 @@ def text_of(path: Path, most: int) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file; readable by its owner alone. Raises UnusableError."""
+    """Replaces a file, which only its owner can read. Raises UnusableError."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
@@ -90,7 +94,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def rows_of(frame: "DataFrame", most: int = MAX_ROWS) -> tuple[list[dict[str, Any]], bool]:
-    """The first rows, with times as RFC 3339 text in UTC; whether that is all of them."""
+    """Returns the first rows, with times as RFC 3339 text in UTC, and whether these are all."""
     from spark.jobs.reports import with_text_times
 
     rows = with_text_times(frame).take(most + 1)
@@ -98,7 +102,7 @@ def rows_of(frame: "DataFrame", most: int = MAX_ROWS) -> tuple[list[dict[str, An
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """ASCII on one line: no name in it can end the line or steer a terminal."""
+    """Returns ASCII on one line: no name in it can end the line or affect a terminal."""
     return json.dumps(row, ensure_ascii=True, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""A session for one verb, as its options ask: on this machine, on a cluster, or inside spark-submit."""
+"""The session of a verb, by its options: on this machine, on a cluster, or inside spark-submit."""
 
 import argparse
 import contextlib
@@ -34,10 +34,10 @@ def add_session(verb: argparse.ArgumentParser) -> None:
 def opened(
     arguments: argparse.Namespace, input_bytes: int, *, is_by_arrow: bool = False
 ) -> "Iterator[tuple[SparkSession, Path]]":
-    """A session and a folder for what it puts down; both are gone afterwards.
+    """Yields a session and a folder for its files. Both are removed afterwards.
 
     input_bytes  about how much will be read
-    is_by_arrow  by workers in Python, not by Spark itself
+    is_by_arrow  by Python workers, not by Spark itself
     Errors       SparkUnavailableError.
     """
     check_installed()

@@ -1,6 +1,6 @@
-"""The kinds of entities: what the schema cannot say of a type, in one file each.
+"""The kinds of entities: rules of an entity type that the schema cannot express, in one file each.
 
-`KINDS` names every type that has rules of its own, and every type that a configuration file may have.
+`KINDS` names every type that has such rules, and every type that a configuration file may have.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from policy.configuration.kinds.router import RouterKind
 from policy.configuration.kinds.vhost import VhostKind
 from policy.configuration.schema import EntityType
 
-# In the order in which the entities of a file take effect: when a port opens, everything else is in place.
+# In the order in which the entities of a file take effect: ports open last.
 CONFIGURED: Final[tuple[Kind, ...]] = (
     LogKind("log"),
     RouterKind("router"),
@@ -56,5 +56,5 @@ _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 
 
 def kind_of(entity_type: EntityType) -> Kind:
-    """A type that is not listed is a plain Kind."""
+    """Returns the kind of a type. A type that is not listed has a plain Kind."""
     return _BY_NAME.get(entity_type.short_name) or Kind(entity_type.short_name)

@@ -1,4 +1,4 @@
-"""Bans: made by hand, over management and in the file. Source: docs/spec/management.md §8.12."""
+"""`ban`: manual bans, from management requests and the file. Source: docs/spec/management.md §8.12."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,8 @@ from policy.configuration.kinds.kind import Attributes, Kind
 from policy.configuration.schema import EntityType
 from policy.configuration.unique_names import RuleError
 
-# Attributes that nobody gives, not even in the file: an operator writing `expires` there would think that the ban ends.
+# Attributes that only the router sets. The file may not give them either: an operator who writes `expires` there would
+# expect the ban to end.
 _OF_THE_ROUTER: Final = ("origin", "created", "expires", "hits")
 
 
@@ -27,7 +28,7 @@ class BanKind(Kind):
 
 
 def ban_of(attributes: Mapping[str, Any], now: float) -> Ban:
-    """The ban a validated `ban` entity stands for. Errors: BanError."""
+    """Returns the ban that a validated `ban` entity describes. Errors: BanError."""
     return parse_ban(
         str(attributes.get("name") or ""),
         attributes.get("remoteHost"),

@@ -1,4 +1,4 @@
-"""The base of the routing core's configurable kinds, and what their attributes share. Pure.
+"""The base of the configurable kinds of the routing core, and what their attributes have in common. Pure.
 
 Sources: docs/spec/management.md §6.5, §8.6, §8.7. Error texts and the order of checks are those of §8.
 """
@@ -19,10 +19,13 @@ Warn = Callable[[str, str], None]
 
 
 class Existing:
-    """The entities of one core type, found by what must not occur twice: ten thousand are added in linear time."""
+    """The entities of one core type, indexed by their unique values: ten thousand are added in linear time."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
-        """rows  columns of §6.5."""
+        """Adds the rows.
+
+        rows  columns of §6.5.
+        """
         self.rows: list[Row] = []
         self._names: set[object] = set()
         self._forms: set[tuple[str, ...]] = set()
@@ -46,28 +49,28 @@ class Existing:
         return name in self._names
 
     def has_form(self, tokens: tuple[str, ...]) -> bool:
-        """Of addresses; link routes may well match the same."""
+        """Returns whether an address has this pattern. Link routes may have equal patterns."""
         return tokens in self._forms
 
 
-# By short name of the type, all core types that can be configured.
+# By short type name: all core types that can be configured.
 AllExisting = Mapping[str, Existing]
 
 
 class CoreKind(Kind):
-    """Configured entities that the routing core owns; the file gives them a second, agent-side identity."""
+    """Configured entities that the routing core owns. In the file they have a second, agent-side identity."""
 
-    # A name that is taken is refused before the attributes are looked at; else `attributes` refuses it.
+    # A name that is taken is refused before the attributes are checked; otherwise `attributes` refuses it.
     refuses_taken_names: ClassVar[bool] = True
-    # The core logs that this could not be configured, where an entity of the file is refused; None: it logs nothing.
+    # The name by which the core logs that an entity of the file could not be configured; None: it logs nothing.
     logged_as: ClassVar[str | None] = None
-    # (type, column): its entities that name an entity of this one in that column go with it.
+    # (type, column): entities of that type that name this entity in that column are deleted with it.
     parts: ClassVar[tuple[str, str] | None] = None
 
     def normalized(
         self, entity_type: EntityType, name: str | None, body: object, existing: AllExisting, warn: Warn
     ) -> dict[str, object]:
-        """The attributes of a new entity, by canonical name: checked, converted, defaults filled in.
+        """Returns the attributes of a new entity, by canonical name: checked, converted, with defaults.
 
         name    the requested name, or None
         Errors  ValidationError; its text is the statusDescription
@@ -80,24 +83,24 @@ class CoreKind(Kind):
 
     @abstractmethod
     def attributes(self, given: Attributes, name: str | None, existing: AllExisting) -> dict[str, object]:
-        """As `normalized`, of the known attributes that a request gives, by canonical name."""
+        """Returns the attributes as `normalized` does, from the known attributes of a request, by canonical name."""
 
     def columns(
         self, entity_type: EntityType, attributes: Attributes, name: str | None, identity: str
     ) -> dict[str, object]:
-        """All columns of an entity with these normalized attributes; those that do not apply are None."""
+        """Returns all columns of an entity with these normalized attributes. Columns that do not apply are None."""
         row: dict[str, object] = dict.fromkeys(entity_type.columns)
         row.update((column, attributes[column]) for column in row if column in attributes)
         named = {"name": name, "identity": identity, "type": entity_type.long_name}
         return row | named | self.derived(entity_type, attributes)
 
     def derived(self, entity_type: EntityType, attributes: Attributes) -> dict[str, object]:
-        """The columns that are not the attributes of the same names."""
+        """Returns the columns that are not attributes of the same name."""
         return {}
 
 
 class CountingKind(CoreKind):
-    """Entities with counters, which begin at 0, and with a text of their own for a name that is taken."""
+    """Entities with counters, which begin at 0, and with their own error text for a name that is taken."""
 
     refuses_taken_names = False
 
@@ -106,7 +109,7 @@ class CountingKind(CoreKind):
 
 
 def _canonical(entity_type: EntityType, body: Mapping[object, object], warn: Warn) -> dict[str, object]:
-    """Known keys of the body by canonical name, nulls left out; the core ignores unknown ones."""
+    """Returns the known keys of the body by canonical name, without nulls. The core ignores unknown keys."""
     given: dict[str, object] = {}
     for key, value in body.items():
         canonical = entity_type.canonical_names.get(key) if isinstance(key, str) else None
@@ -123,7 +126,7 @@ def _canonical(entity_type: EntityType, body: Mapping[object, object], warn: War
 
 
 def refuse_if(is_wrong: object, text: str) -> None:
-    """Errors: ValidationError."""
+    """Raises an error if `is_wrong`. Errors: ValidationError."""
     if is_wrong:
         raise ValidationError(text)
 
@@ -136,7 +139,7 @@ def refuse_both(given: Attributes) -> None:
 
 
 def presence_problem(given: Attributes) -> str | None:
-    """Why there is not exactly one of prefix and pattern; None: there is."""
+    """Returns the error text unless there is exactly one of prefix and pattern. None if there is."""
     if "prefix" in given and "pattern" in given:
         return "Cannot specify both a 'prefix' and a 'pattern' attribute"
     if "prefix" not in given and "pattern" not in given:
@@ -145,9 +148,9 @@ def presence_problem(given: Attributes) -> str | None:
 
 
 def ignored_form(attributes: Attributes, missing: str, both: str) -> str | None:
-    """As `Kind.ignored`, of an entity with a prefix or a pattern.
+    """Returns the warning of `Kind.ignored` for an entity with a prefix or a pattern, else None.
 
-    missing, both  how the texts call it
+    missing, both  the names of the entity in the two texts
     """
     prefix, pattern = attributes.get("prefix"), attributes.get("pattern")
     if prefix is None and pattern is None:
@@ -158,7 +161,7 @@ def ignored_form(attributes: Attributes, missing: str, both: str) -> str | None:
 
 
 def form(given: Attributes) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The prefix or pattern, without separators around a prefix; and its tokens, by which it is compared."""
+    """Returns the prefix or pattern, without separators around a prefix, and its tokens, for comparison."""
     is_prefix = given.get("prefix") is not None
     name, word = ("prefix", "Prefix") if is_prefix else ("pattern", "Pattern")
     value = given.get(name)
@@ -194,7 +197,7 @@ def boolean(value: object) -> bool:
 
 
 def number(value: object) -> int | None:
-    """None for what is no integer of at most nine digits."""
+    """Returns an integer, or None for a value that is not an integer of at most nine digits."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     is_short = isinstance(value, str) and len(value) < 10 and value.isascii()

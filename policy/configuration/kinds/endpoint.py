@@ -25,7 +25,7 @@ RESERVED_OPEN_KEYS: Final = frozenset(
 RESERVED_OPEN_PREFIXES: Final = ("qd.", "x-opt-qd.")
 # Roles between routers.
 _NETWORK_ROLES: Final = ("inter-router", "edge")
-# What the protocol, or this router, can do. Milliseconds go over the wire in 32 bits.
+# The limits of the protocol, or of this router. Milliseconds have 32 bits on the wire.
 _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "cost": (1, 2**31 - 1),
     "maxFrameSize": (0, 2**32 - 1),
@@ -43,7 +43,7 @@ _FAILOVER_ITEM: Final = re.compile(r"\s*(?:(?:amqp|amqps|ws|wss)://)?(\[[^\]]*\]
 class EndpointKind(Kind):
     """A listener or a connector."""
 
-    # Roles that only an interior router may have.
+    # Roles that need an interior router.
     interior_roles: tuple[str, ...] = ("inter-router",)
 
     def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
@@ -69,7 +69,7 @@ class EndpointKind(Kind):
         _check_router_ids(attributes)
         components = str(attributes.get("messageLoggingComponents") or "")
         if any(character.isspace() for character in components):
-            # 1.20 would pass over every name with a blank in it.
+            # 1.20 would ignore every name with a blank in it.
             text = "messageLoggingComponents has commas and no blanks between its names, such as message-id,user-id"
             raise RuleError(f"{text}, not '{components[:200]}'", "messageLoggingComponents")
         written = attributes.get("failoverUrls")
@@ -78,7 +78,7 @@ class EndpointKind(Kind):
             if found is None or not found[1].strip("[] "):
                 raise RuleError("No network host in failover item", "failoverUrls", kind="Value")
 
-    # The least number of a port.
+    # The lowest permitted port number.
     least_port: int = 1
 
     def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
@@ -88,7 +88,7 @@ class EndpointKind(Kind):
         yield from profile_faults(user, attributes, named)
 
     def user(self, attributes: Attributes) -> str:
-        """What texts call it."""
+        """Returns the name of the endpoint in error texts."""
         return f"{self.name} {attributes['host']}:{attributes['port']}"
 
 
@@ -106,10 +106,10 @@ class ConnectorKind(EndpointKind):
 class ListenerKind(EndpointKind):
     is_passive_in_file = True  # the ports of the file are opened last
     interior_roles = _NETWORK_ROLES
-    least_port = 0  # any that is free
+    least_port = 0  # 0 means any free port
 
     def idle(self, given: Attributes) -> Iterator[str]:
-        """Settings of HTTP as they are by default. Others are named when the listener is made (`WebSites`)."""
+        """Yields notes on HTTP settings without effect. `WebSites` notes others when the listener is created."""
         if str(given.get("http") or "").lower() in _YES or given.get("httpRootDir"):
             return
         for name in ("websockets", "healthz", "metrics"):

@@ -59,7 +59,7 @@ class BindingKind(CountingKind):
 
 
 def _key(what: str, text: object, phase: object) -> str:
-    """The key of an address that clients use. Errors: ValidationError for another."""
+    """Returns the key of an address that clients use. Errors: ValidationError for any other address."""
     address = resolve(str(text), router_id="")
     if isinstance(address, Unclear):
         raise ValidationError(f"{what} '{text}': {address.why}", what)
@@ -69,6 +69,6 @@ def _key(what: str, text: object, phase: object) -> str:
 
 
 def _refuse_itself(what: str, text: object, phase: object, own: str) -> None:
-    """Errors: ValidationError where the address is that of the exchange, whose key is `own`, or none of clients."""
+    """Refuses the exchange's own address. Errors: ValidationError if the key is `own`, or not a client address."""
     if _key(what, text, phase) == own:
         raise ValidationError(f"{what} '{text}' is the exchange's own address, whose receivers get every message", what)

@@ -1,4 +1,4 @@
-"""The base of all kinds of entities, and what they share. Pure."""
+"""The base of all kinds of entities. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final
@@ -19,93 +19,96 @@ Row = Mapping[str, object]  # of a table that management shows
 
 
 class Kind:
-    """One entity type beyond its schema: its identities, its checks, its place in the views of requests.
+    """The rules of one entity type beyond its schema: identities, checks, and its rows in the views of requests.
 
-    A type of which the schema says everything is a plain Kind. Everything is pure; effects are an Owner's.
+    A type that the schema describes completely is a plain Kind. Everything is pure; an Owner has the effects.
     """
 
-    # An entity of the file takes effect by other ways than its creation: read before, or with others as a whole.
+    # An entity of the file does not take effect by its creation: it is read earlier, or with others as a whole.
     is_passive_in_file: ClassVar[bool] = False
-    # The warning for an entity in the file; None: there is none.
+    # The warning for an entity in the file; None: no warning.
     deprecation: ClassVar[str | None] = None
-    # No request sees the entities.
+    # Requests cannot see the entities.
     is_hidden: ClassVar[bool] = False
-    # Both views show the one entity, under two identities.
+    # Both views show the same entity, under two identities.
     is_in_both_views: ClassVar[bool] = False
-    # Operations that the core answers 403.
+    # Operations to which the core answers 403.
     forbidden: ClassVar[frozenset[str]] = frozenset()
     # The body of a refused QUERY.
     refused_query: ClassVar[Mapping[str, object]] = {}
 
     def __init__(self, name: str) -> None:
-        """name  the short name of the type"""
+        """Creates the kind of a type.
+
+        name  the short name of the type
+        """
         self.name: Final = name
 
     # Configured entities
 
     def ignored(self, attributes: Attributes) -> str | None:
-        """The warning with which an entity of the file is left out (§1.4); None: it is not left out."""
+        """Returns the warning with which an entity of the file is left out (§1.4). None if it is not left out."""
         return None
 
     def implied(self, given: Attributes) -> dict[str, object]:
-        """The attributes that the file gives, and those that follow from them."""
+        """Returns the attributes that the file gives, and those that follow from them."""
         return dict(given)
 
     def idle(self, given: Attributes) -> Iterator[str]:
-        """What the log says of attributes that the file gives and that have no effect."""
+        """Yields log texts on attributes of the file that have no effect."""
         return iter(())
 
     def completed(self, attributes: dict[str, object]) -> dict[str, object]:
-        """The validated attributes with the defaults that depend on others."""
+        """Returns the validated attributes with the defaults that depend on other attributes."""
         return attributes
 
     def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
-        """The agent-side identity of an entity with validated attributes.
+        """Returns the agent-side identity of an entity with validated attributes.
 
         number  how many entities of the type came before it
-        Errors  ValidationError where a part of the identity is missing
+        Errors  ValidationError if a part of the identity is missing
         """
         return f"{self.name}/{number}"
 
     def check(self, entity_type: EntityType, attributes: Attributes) -> None:
-        """Check values as the schema cannot. Errors: RuleError."""
+        """Checks what the schema cannot. Errors: RuleError."""
 
     def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
-        """What is wrong with the names that a validated entity of the file has of others, and of ports."""
+        """Yields errors on names of other entities, and of ports, in a validated entity of the file."""
         return iter(())
 
     def role_problem(self, title: str, attributes: Attributes, mode: str) -> str | None:
-        """Why a router of this mode can have no entity of this role; None: it can.
+        """Returns why a router of this mode cannot have an entity of this role. None if it can.
 
-        title  what the text calls the entity
+        title  the name of the entity in the text
         """
         return None
 
     def host_groups(self, attributes: Attributes) -> Iterator[str]:
-        """The names of the groups in the entity that have the right `host`."""
+        """Yields the names of the groups in the entity that have the right `host`."""
         return iter(())
 
     # Views
 
     def may_have(self, attribute: str, value: str) -> bool:
-        """May a live entity have this `name` or `identity`? Rows are made only where one may."""
+        """Returns whether a live entity may have this `name` or `identity`. If not, no rows are made."""
         return value.startswith(f"{self.name}/")
 
     def agent_row(self, attributes: dict[str, object], live: Row) -> dict[str, object]:
-        """A configured entity in the agent's view.
+        """Returns a configured entity in the agent's view.
 
-        attributes  with the live values of the same names merged into them
+        attributes  already updated with the live values of the same names
         """
         return attributes
 
     def core_row(self, entity_type: EntityType, configured: Row, live: Row) -> Row:
-        """The one entity of a type in both views, in the core's view."""
+        """Returns the entity in the core's view, for a type whose entity is in both views."""
         return {**configured, **live}
 
     # Requests to the core
 
     def selector(self, properties: Row) -> tuple[str, object]:
-        """The column and the value by which a request selects an entity. Errors: ValidationError."""
+        """Returns the column and the value by which a request selects an entity. Errors: ValidationError."""
         for column in ("identity", "name"):
             if (value := properties.get(column)) is not None:
                 return column, value
@@ -114,9 +117,9 @@ class Kind:
     def wanted(
         self, entity_type: EntityType, find: Callable[[], Row], body: object
     ) -> tuple[Row, dict[str, object]] | None:
-        """The live entity that an UPDATE is about, and the changes that it wants; None: there is no such UPDATE.
+        """Returns the live entity of an UPDATE and the requested changes. None if the type has no such UPDATE.
 
-        find    gives the selected entity. Errors: ManagementError, ValidationError
+        find    returns the selected entity. Errors: ManagementError, ValidationError
         Errors  the same. The rights of the requester are checked elsewhere, before and after
         """
         return None
@@ -137,7 +140,7 @@ class PluginKind(NamedKind):
     def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
         name = str(attributes["name"])
         yield from profile_faults(f"{self.name} {name}", attributes, named)
-        # `authService` is the old name of both.
+        # `authService` is the old name of host and port together.
         text_of_hosts = str(attributes.get("host") or "").strip() or str(attributes.get("authService") or "")
         try:
             service_places(name, text_of_hosts, str(attributes["port"]), named.is_service)
@@ -171,5 +174,5 @@ def profile_faults(user: str, attributes: Attributes, named: Named) -> Iterator[
 
 
 def misconfigured(text: str, attribute: str | None) -> RuleError:
-    """A value that start-up reports as an error of the configuration."""
+    """Returns an error that startup reports as an error of the configuration."""
     return RuleError(text, attribute, kind="Configuration")

@@ -1,4 +1,4 @@
-"""Live entities that requests can change, and those that no request sees.
+"""Live entities that requests can change, and entities that requests cannot see.
 
 Sources: docs/spec/management.md §7.3, §8.8, §8.9; docs/spec/routing.md §1.10.
 """
@@ -10,7 +10,7 @@ from policy.configuration.kinds.kind import Kind, Row
 from policy.configuration.request_errors import CHANGE_NOT_ALLOWED, ManagementError
 from policy.configuration.schema import EntityType, ValidationError
 
-# Connections between routers are the network's, not the operator's of one router.
+# Connections between routers belong to the network. The operator of one router does not manage them.
 _ROUTER_ROLES: Final = ("inter-router", "edge")
 
 
@@ -22,7 +22,7 @@ class NodeKind(Kind):
 
 
 class ConsoleKind(Kind):
-    """`console`: accepted in a configuration file, without meaning."""
+    """`console` is accepted in a configuration file, without any effect."""
 
     is_passive_in_file = True
     deprecation = "Console entity is deprecated: Use http:yes on listener entity instead"
@@ -32,7 +32,7 @@ class ConsoleKind(Kind):
 
 
 class ConnectionKind(Kind):
-    """`connection`: an UPDATE closes it, or switches the trace of its frames."""
+    """`connection`: an UPDATE closes it, or switches its frame trace on or off."""
 
     forbidden = frozenset({"DELETE"})
 
@@ -62,7 +62,7 @@ class ConnectionKind(Kind):
 
 
 class LinkKind(Kind):
-    """`router.link`: an UPDATE of its adminStatus is accepted and changes nothing."""
+    """`router.link`: an UPDATE of its adminStatus is accepted but changes nothing."""
 
     def wanted(self, entity_type: EntityType, find: Callable[[], Row], body: object) -> tuple[Row, dict[str, object]]:
         row = find()

@@ -1,4 +1,4 @@
-"""`log` and `logStats`: the settings of the log's modules and their counters. Source: docs/spec/management.md §4."""
+"""`log` and `logStats`: the settings and counters of the log's modules. Source: docs/spec/management.md §4."""
 
 from policy.configuration.kinds.kind import Attributes, Kind, misconfigured
 from policy.configuration.log_levels import DEFAULT_ATTRIBUTES, LogSettingError, parse_enable
@@ -6,7 +6,7 @@ from policy.configuration.schema import EntityType
 
 
 class LogKind(Kind):
-    is_passive_in_file = True  # the settings of the file hold before anything is logged
+    is_passive_in_file = True  # the settings of the file apply before the first log line
 
     def completed(self, attributes: dict[str, object]) -> dict[str, object]:
         return {**DEFAULT_ATTRIBUTES, **attributes} if attributes["module"] == "DEFAULT" else attributes
@@ -26,5 +26,5 @@ class LogKind(Kind):
 
 class LogStatsKind(Kind):
     def may_have(self, attribute: str, value: str) -> bool:
-        """The name is the module's, not the identity (§6.4)."""
+        """Returns whether an entity may have the value. The name is the module's, not the identity (§6.4)."""
         return attribute == "name" or super().may_have(attribute, value)

@@ -1,4 +1,4 @@
-"""The `policy` entity: the settings of policy as a whole. Source: docs/spec/management.md §6.5."""
+"""The `policy` entity: the global settings of policy. Source: docs/spec/management.md §6.5."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The `router` entity: the one there is. Source: docs/spec/management.md §6.4, §6.5."""
+"""The single `router` entity. Source: docs/spec/management.md §6.4, §6.5."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from policy.configuration.unique_names import RuleError
 MAX_ROUTER_ID_CHARACTERS: Final = 127
 MAX_PROGRESS_TIMEOUT_S: Final = 86400
 
-# A loop that looks longer than a sleep and a wake take gains nothing.
+# Polling for longer than a sleep and a wake-up take gains nothing.
 MAX_BUSY_POLL_US: Final = 1000
 
 BYTE_BUDGETS: Final = ("linkByteBudget", "connectionByteBudget", "userByteBudget", "hostByteBudget", "routerByteBudget")
 MIN_BYTE_BUDGET: Final = 64 * 1024  # less would refuse a single message
 
 DEFAULT_AUDIT_FILE_BYTES: Final = 64 * 1024 * 1024
-# Attack: a file that a single event fills. A record of its deletion is an event too.
+# Attack: a file that a single event fills. The record of its deletion is an event too.
 MIN_AUDIT_FILE_BYTES: Final = 64 * 1024
 MAX_AUDIT_BYTES: Final = 1 << 50
 MAX_AUDIT_FILES: Final = 1_000_000
 MAX_AUDIT_DAYS: Final = 36_500
-# Attack, or a slip: so short that the folder fills with files.
+# Attack, or a mistake: so short that the folder fills with files.
 MIN_AUDIT_FILE_S: Final = 60
 MAX_AUDIT_FILE_S: Final = 31 * 86400
-# What a neighbour may make the router hold and do (router.linkstate.limits); each has a least value with which a small
-# network still works, and a most.
+# Limits on what a neighbour can make the router store and do (router.linkstate.limits). Each has a minimum, with which
+# a small network still works, and a maximum.
 NETWORK_LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "maxAddressesPerRouter": (1, 1_000_000),
     "maxAddressesPerNeighbor": (1, 10_000_000),
@@ -37,14 +37,14 @@ NETWORK_LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "maxControlMessageBytes": (64 * 1024, 64 * 1024 * 1024),
     "maxControlMessageRate": (16, 1_000_000),
 }
-AREA: Final = "0"  # there is one
-EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
-# The agent's view: totals of entities that the agent's view does not hold (§6.5).
+AREA: Final = "0"  # the only area
+EVERY_ROUTER: Final = "all"  # in an address, in place of a router's id
+# Totals of entities that are not in the agent's view (§6.5).
 _AGENT_ZEROS: Final = ("addrCount", "linkCount", "nodeCount")
 
 
 class RouterKind(Kind):
-    is_passive_in_file = True  # the router is made of it
+    is_passive_in_file = True  # the router is created from it
     is_in_both_views = True
     forbidden = frozenset({"CREATE", "DELETE"})
 
@@ -75,7 +75,7 @@ class RouterKind(Kind):
                     kind="Python: AttributeError",
                 )
         if "/" in router_id or router_id == EVERY_ROUTER:
-            # It is a part of `_topo/0/ID/name`, where the one would end it and the other mean every router.
+            # In `_topo/0/ID/name` a '/' would end the id, and the other text means every router.
             why = f"it stands in addresses, so that it can have no '/' and not be '{EVERY_ROUTER}'"
             raise misconfigured(f"Router id '{router_id}' is disallowed: {why}", "id")
         sasl_name = str(attributes.get("saslConfigName") or "qdrouterd")
@@ -115,7 +115,7 @@ class RouterKind(Kind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLimits:
-    """Of the files of the audit log; None: no limit."""
+    """The limits of the files of the audit log; None: no limit."""
 
     max_file_bytes: int
     max_file_s: int | None
@@ -125,7 +125,7 @@ class AuditLimits:
 
 
 def audit_limits(attributes: Mapping[str, object]) -> AuditLimits:
-    """The router's attributes auditMax…. Errors: RuleError."""
+    """Returns the limits in the router's attributes auditMax…. Errors: RuleError."""
 
     def limit(name: str, least: int, most: int = MAX_AUDIT_BYTES) -> int | None:
         value = int(str(attributes.get(name) or 0))
@@ -137,7 +137,7 @@ def audit_limits(attributes: Mapping[str, object]) -> AuditLimits:
     return AuditLimits(
         max_file_bytes=max_file_bytes,
         max_file_s=limit("auditMaxFileSeconds", MIN_AUDIT_FILE_S, MAX_AUDIT_FILE_S),
-        # The file being written and one more: what is being written is never deleted.
+        # At least the file being written, which is never deleted, and one more.
         max_files=limit("auditMaxFiles", 2, MAX_AUDIT_FILES),
         max_bytes=limit("auditMaxBytes", 2 * max_file_bytes),
         max_age_days=limit("auditMaxAgeDays", 1, MAX_AUDIT_DAYS),
@@ -145,6 +145,6 @@ def audit_limits(attributes: Mapping[str, object]) -> AuditLimits:
 
 
 def management_directories(attributes: Mapping[str, object]) -> tuple[str, ...]:
-    """The directories of the router's attribute managementDirs: management may name files below them."""
+    """Returns the directories in the attribute managementDirs: management may name files below them."""
     written = str(attributes.get("managementDirs") or "")
     return tuple(each for each in (item.strip() for item in written.split(",")) if each)

@@ -1,4 +1,4 @@
-"""Vhosts: the rules of policy for connections. Source: docs/spec/management.md §6.5, §8.10."""
+"""`vhost`: the rules of policy for connections. Source: docs/spec/management.md §6.5, §8.10."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -15,10 +15,10 @@ class VhostKind(Kind):
     is_passive_in_file = True  # all vhosts of the file are compiled at once
 
     def implied(self, given: Attributes) -> dict[str, object]:
-        """A vhost with only a name has that name for its hostname."""
+        """Returns the attributes. A vhost with only a name gets it as its hostname."""
         for name, value in given.items():
             if isinstance(value, bool) and name != "allowUnknownUser":
-                # A slip: true is no name, and as a limit it would be 1.
+                # A mistake: true is not a name, and as a limit it would be 1.
                 raise ValidationError(f"{LONG_NAME}: Attribute '{name}' must not be {str(value).lower()}", name)
         result = dict(given)
         if all(result.get(name) is None for name in ("hostname", "id")) and result.get("name") is not None:
@@ -39,5 +39,5 @@ def _has_host(settings: object) -> bool:
     written = settings.get(MANAGEMENT_KEY) if isinstance(settings, Mapping) else None
     try:
         return written is not None and read_rights(written).has_host
-    except InvalidValue:  # the request is answered so before anything comes of it
+    except InvalidValue:  # the request is refused with this error before it has any effect
         return False
