@@ -12,6 +12,7 @@ from router.core.watch import NORMAL, TEST_HOOKS
 from router.io.descriptors import raise_limit
 from router.io.process import Report
 from router.io.runner import new_runner
+from router.io.service_manager import ServiceManager
 from router.management.config import Configuration
 
 __all__ = ["StartError", "check", "serve"]
@@ -76,6 +77,8 @@ async def _serve(application: Application, report: Report | None) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: application.on_loop_error(context))
     raise_limit()
+    manager = ServiceManager(os.environ, lambda text: application.logs.write("SERVER", "warning", text))
+    application.reloading.tell_by(manager.reloading, manager.reloaded)
     caught: list[int] = []
 
     def on_stop(number: int) -> None:
@@ -97,7 +100,10 @@ async def _serve(application: Application, report: Report | None) -> int:
     gc.enable()
     if report is not None:
         report(application.failure, application.passed_over)
+    if not application.stopping.is_set():  # a port that is taken has stopped it
+        manager.ready()
     await application.stopping.wait()
+    manager.stopping()
     await application.stop()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
         # A signal while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
