@@ -40,7 +40,7 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 # Operations that take the right to update, whatever the attributes.
-_CHANGING: Final = frozenset({"UPDATE", "PROFILE"})
+_CHANGING: Final = frozenset({"UPDATE", "PROFILE", "DRAIN"})
 # They name the entity, or its type; a right to an entity includes naming it.
 NAMING: Final = frozenset({"name", "identity", "type"})
 # Bounds the grants that a change of a vhost by management may have us read and keep, and those an error quotes.
@@ -310,7 +310,7 @@ def _kinds_by_name() -> tuple[Mapping[str, _Kind], tuple[_Kind, ...]]:
 
 
 def _possible(entry: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
-    attributes, operations = entry["attributes"], entry["operations"]
+    attributes, operations = entry["attributes"], (*entry["operations"], *entry.get("moreOperations", ()))
     yield READ, frozenset(attributes)
     if "CREATE" in operations:
         yield CREATE, frozenset(name for name, each in attributes.items() if each.get("create"))

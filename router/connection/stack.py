@@ -341,11 +341,11 @@ class Stack:
             self.peer.break_off(condition)
         self.shut()
 
-    def close_for_shutdown(self) -> None:
-        """The router stops: tell the peer and close."""
+    def close_for_shutdown(self, condition: Condition | None = None) -> None:
+        """The router stops: tell the peer, with an error where there is one, and close."""
         self._is_reported = True
         if self.peer is not None and not self.peer.engine.is_freed:
-            self.peer.engine.close()
+            self.peer.engine.close(condition)
         self.shut()
 
     def force_close(self) -> None:

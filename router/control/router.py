@@ -37,6 +37,7 @@ from router.io.read_share import ReadShare
 from router.io.shaking import Shaking
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
+from router.values import Condition
 
 # How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
 # does not read would otherwise hold it for ever.
@@ -276,16 +277,22 @@ class Router:
 
     # The end
 
-    async def stop(self) -> None:
-        """Close every connection with an AMQP Close and every port; bounded in time."""
+    def close_ports(self) -> None:
         for name in (*self.ports, *self._opening):
             self.close_port(name)
+
+    async def stop(self, why: Condition | None = None) -> None:
+        """Close every connection with an AMQP Close, with an error where there is one, and every port.
+
+        Bounded in time.
+        """
+        self.close_ports()
         self.accepting.stop()
-        for name in list(self.connectors):
-            self.remove_connector(name)
         for connection in list(self.connections.values()):
             log(self.emit, "SERVER", "info", f"[C{connection.connection_id}] Closing connection on shutdown")
-            connection.close_for_shutdown()
+            connection.close_for_shutdown(why)
+        for name in list(self.connectors):
+            self.remove_connector(name)
         self.work.finish()
         deadline = self.clock() + SHUTDOWN_S
         while self.connections and self.clock() < deadline:

@@ -83,7 +83,10 @@ async def _serve(application: Application, report: Report | None) -> int:
 
     def on_stop(number: int) -> None:
         caught.append(number)
-        application.stopping.set()
+        if number == signal.SIGTERM and len(caught) == 1:
+            application.drain.on_terminate()
+        else:
+            application.drain.hurry()
 
     await application.start()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
@@ -103,7 +106,7 @@ async def _serve(application: Application, report: Report | None) -> int:
     if not application.stopping.is_set():  # a port that is taken has stopped it
         manager.ready()
     await application.stopping.wait()
-    manager.stopping()
+    manager.stopping(application.drain.seconds)
     await application.stop()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
         # A signal while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
