@@ -102,6 +102,19 @@ def test_a_router_that_cannot_listen_is_not_ready(tmp_path: Path, notify: tuple[
     assert "STOPPING" in told(receiver)
 
 
+def test_systemd_is_told_how_long_a_drain_may_take(
+    daemon: Callable[..., Daemon], notify: tuple[socket.socket, str]
+) -> None:
+    """Else it kills the router after TimeoutStopSec."""
+    receiver, name = notify
+    router = daemon("router {\n shutdownTimeout: 600\n}\n" + LISTENER, environment={"NOTIFY_SOCKET": name})
+    assert told(receiver)["READY"] == "1"
+    router.signal(signal.SIGTERM)
+    ending = told(receiver)
+    assert (ending["STOPPING"], ending["EXTEND_TIMEOUT_USEC"]) == ("1", str(615 * 10**6))
+    assert router.wait() == 0
+
+
 @pytest.mark.parametrize("name", ["/nowhere/notify", "relative", "@nobody", "/" + "x" * 200])
 def test_a_socket_that_nobody_has_stops_nothing(daemon: Callable[..., Daemon], name: str) -> None:
     router = daemon(LISTENER, environment={"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "1000000"})
