@@ -40,7 +40,7 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 # Operations that need the right to update, without regard to attributes.
-_CHANGING: Final = frozenset({"UPDATE", "PROFILE"})
+_CHANGING: Final = frozenset({"UPDATE", "PROFILE", "DRAIN"})
 # They name the entity, or its type. A right to an entity includes them.
 NAMING: Final = frozenset({"name", "identity", "type"})
 # Limits the grants that a management request for a vhost can make us read and keep, and those that an error quotes.
@@ -326,7 +326,7 @@ def _kinds_by_name() -> tuple[Mapping[str, _Kind], tuple[_Kind, ...]]:
 
 
 def _possible(entry: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
-    attributes, operations = entry["attributes"], entry["operations"]
+    attributes, operations = entry["attributes"], (*entry["operations"], *entry.get("moreOperations", ()))
     yield READ, frozenset(attributes)
     if "CREATE" in operations:
         yield CREATE, frozenset(name for name, each in attributes.items() if each.get("create"))

@@ -359,15 +359,7 @@ MAX_PARAMETERS = 8
 LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
-    "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
-    "router.amqp.engine.links._Wire": "what a peer says of a link, and what it is told, share its proton object",
-    "router.amqp.client_session.ClientSession": "windows, credit and deliveries of its one session are one account",
-    "router.core.core.Core": "what enters and leaves the router passes here: addresses, links and totals agree",
-    "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
     "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",
-    "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
-    "auth.tls.TlsTunnel": "records and steps of the handshake share OpenSSL's object and its two buffers",
-    "router.connection.stack.Stack": "each event of a connection meets each of its stages",
     "router.connection.accepted.Connection": "all that counts as a failure before the Open: none may be missed",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
 }
@@ -384,7 +376,17 @@ def classes() -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def test_classes_are_short_or_say_why_not() -> None:
-    long = {name for name, node in classes() if (node.end_lineno or 0) - node.lineno >= MAX_CLASS_LINES}
+    """Docstrings are not counted."""
+
+    def lines(node: ast.ClassDef) -> int:
+        documented = [
+            each.body[0]
+            for each in ast.walk(node)
+            if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(each)
+        ]
+        return (node.end_lineno or 0) - node.lineno - sum((d.end_lineno or 0) - d.lineno + 1 for d in documented)
+
+    long = {name for name, node in classes() if lines(node) >= MAX_CLASS_LINES}
     assert long == set(LONG_CLASSES)
 
 

@@ -348,11 +348,11 @@ class Stack:
             self.peer.break_off(condition)
         self.shut()
 
-    def close_for_shutdown(self) -> None:
-        """Tells the peer that the router stops, and closes."""
+    def close_for_shutdown(self, condition: Condition | None = None) -> None:
+        """Tells the peer that the router stops, with `condition` if there is one, and closes."""
         self._is_reported = True
         if self.peer is not None and not self.peer.engine.is_freed:
-            self.peer.engine.close()
+            self.peer.engine.close(condition)
         self.shut()
 
     def force_close(self) -> None:

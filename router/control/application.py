@@ -37,6 +37,7 @@ from router.control.connection_entity import connection_owner
 from router.control.connectors import Connectors
 from router.control.core_entities import core_owners
 from router.control.credential_watch import watch_credentials
+from router.control.drain import Drain
 from router.control.exchange_entity import ExchangeEntities
 from router.control.frame_trace import FrameTrace
 from router.control.link_route_entity import container_owners
@@ -199,6 +200,7 @@ class Application:
         )
         folding.pause = self.router.pause
         self.network = join(self.router, self.attributes, self.emit, has_test_hooks=self._thresholds is not NORMAL)
+        self.drain = Drain(self.router, int(self.attributes["shutdownTimeout"]), self.stopping.set, self.emit)
         _tune(self.router, self.attributes)
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write
@@ -235,7 +237,7 @@ class Application:
                 self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
             ),
             node_rows_owner(self.network, router.clock, router.wall_clock),
-            Owner(type="router", rows=Rows(rows)),
+            Owner(type="router", rows=Rows(rows), operations={"DRAIN": self.drain.perform}),
             *log_owners(self.logs, router),
             profiles.owner,
             plugins.owner,
@@ -382,7 +384,7 @@ class Application:
     async def stop(self) -> None:
         """Closes everything; queued audit events are written first."""
         self.reloading.stop()
-        await self.router.stop()
+        await self.drain.end()
         self.authenticators.close()
         self.reporting.stop()
         if self.candidate is not None:

@@ -19,6 +19,8 @@ class Reloading:
         self._wants_reload = False
         self._stops: list[Callable[[], None]] = []
         self._hurry: Callable[[], None] = _nothing
+        self._begun: Callable[[], None] = _nothing
+        self._finished: Callable[[], None] = _nothing
 
     def add(self, *steps: Step) -> None:
         """Appends steps of a reload, in order."""
@@ -31,6 +33,12 @@ class Reloading:
         """
         self._hurry = hurry
 
+    def tell_by(self, begun: Callable[[], None], finished: Callable[[], None]) -> None:
+        """begun     called at each signal
+        finished  called when all that the signals asked for has been done, or has failed
+        """
+        self._begun, self._finished = begun, finished
+
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:
         """Watches for changes from now on. A failure is logged, and the settings in force stay."""
 
@@ -42,6 +50,7 @@ class Reloading:
     def begin(self) -> None:
         """Runs all steps (SIGHUP). What cannot be used changes nothing."""
         self._wants_reload = True
+        self._begun()
         if self._reloading is not None:
             self._hurry()
         else:
@@ -59,6 +68,7 @@ class Reloading:
             log(self._emit, "ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
         finally:
             self._reloading = None
+        self._finished()
 
     def on_stop(self, stop: Callable[[], None]) -> None:
         """Also calls `stop` when the reloading stops."""

@@ -37,6 +37,7 @@ from router.io.read_share import ReadShare
 from router.io.shaking import Shaking
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
+from router.values import Condition
 
 # Time in which a closed connection may write the rest for its peer before the socket is dropped. A peer that does not
 # read would otherwise hold it forever.
@@ -279,16 +280,22 @@ class Router:
 
     # The end
 
-    async def stop(self) -> None:
-        """Closes every connection with an AMQP Close, and every port; limited in time."""
+    def close_ports(self) -> None:
         for name in (*self.ports, *self._opening):
             self.close_port(name)
+
+    async def stop(self, why: Condition | None = None) -> None:
+        """Closes every connection with an AMQP Close, with the error `why` if there is one, and every port.
+
+        It takes at most SHUTDOWN_S.
+        """
+        self.close_ports()
         self.accepting.stop()
-        for name in list(self.connectors):
-            self.remove_connector(name)
         for connection in list(self.connections.values()):
             log(self.emit, "SERVER", "info", f"[C{connection.connection_id}] Closing connection on shutdown")
-            connection.close_for_shutdown()
+            connection.close_for_shutdown(why)
+        for name in list(self.connectors):
+            self.remove_connector(name)
         self.work.finish()
         deadline = self.clock() + SHUTDOWN_S
         while self.connections and self.clock() < deadline:

@@ -15,6 +15,7 @@ from router.core.watch import NORMAL, TEST_HOOKS
 from router.io.descriptors import raise_limit
 from router.io.process import Report
 from router.io.runner import new_runner
+from router.io.service_manager import ServiceManager
 from router.management.config import Configuration
 
 __all__ = ["StartError", "check", "serve"]
@@ -82,11 +83,16 @@ async def _serve(application: Application, report: Report | None) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: application.on_loop_error(context))
     raise_limit()
+    manager = ServiceManager(os.environ, lambda text: application.logs.write("SERVER", "warning", text))
+    application.reloading.tell_by(manager.reloading, manager.reloaded)
     caught: list[int] = []
 
     def on_stop(number: int) -> None:
         caught.append(number)
-        application.stopping.set()
+        if number == signal.SIGTERM and len(caught) == 1:
+            application.drain.on_terminate()
+        else:
+            application.drain.hurry()
 
     await application.start()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
@@ -105,7 +111,10 @@ async def _serve(application: Application, report: Report | None) -> int:
     gc.enable()
     if report is not None:
         report(application.failure, application.passed_over)
+    if not application.stopping.is_set():  # a port that is taken has stopped it
+        manager.ready()
     await application.stopping.wait()
+    manager.stopping(application.drain.seconds)
     await application.stop()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
         # A signal while the interpreter ends must not turn a clean stop into a death by signal (§2.4).

@@ -71,6 +71,7 @@ class Merging(Protocol):
 OVER_RATE: Final = 1  # its connection sends more in a second than it may
 OVER_BUDGET: Final = 2  # a level of its connection's account holds too many bytes
 LINK_OVER_BUDGET: Final = 4  # the link itself holds too many bytes
+ENDING: Final = 16  # the router is to end, and a routed link has no credit of the router's (8: router.core.ways)
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET | WAY_FULL
 
 
@@ -193,6 +194,16 @@ class InLink(Link):
             credit, self.credit_withheld = self.credit_withheld, 0
             self.grant(credit)
             self.work.touched.add(self.engine)
+
+    def end_credit(self) -> None:
+        """The router is to end: give no credit any more, and ask a client for what it has. May be repeated."""
+        if self.is_open and self.grant != self.withhold:
+            self.grant = self.withhold
+            if not self.attachment.is_neighbour:  # a router needs no asking: what it has it uses, or it does no harm
+                self.drain()
+
+    def withhold(self, credit: int) -> None:
+        self.credit_withheld += credit
 
     def on_drained(self, credit: int) -> None:
         """Takes back `credit` that the sender gave up.

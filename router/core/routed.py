@@ -11,7 +11,7 @@ from typing import Final
 from router.core.addresses import Forward, LiveAddress, Treatment
 from router.core.budget import Account, Charge
 from router.core.forward import give_copy
-from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
+from router.core.in_links import ENDING, LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection, Growing, Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import TRANSACTIONAL
@@ -150,6 +150,11 @@ class RoutedIn(_Routed, InLink):
 
     def grant_initial(self, window: int) -> None:
         self.path.relay_credit()
+
+    def end_credit(self) -> None:
+        """Its credit is its receiver's: what comes from now on is not taken."""
+        if self.is_open:
+            self.hold(ENDING)
 
     def grant_withheld(self) -> None:
         self.path.relay_credit()

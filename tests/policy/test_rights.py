@@ -274,7 +274,7 @@ def test_a_request_is_shown_as_it_is_written() -> None:
     [
         ("log", ["read", "update"]),
         ("ban", ["read", "create", "delete"]),
-        ("router", ["read"]),
+        ("router", ["read", "update"]),  # DRAIN
         ("vhost", ["read", "create", "update", "delete"]),
         ("entity", []),
         ("nonsense", []),

@@ -12,6 +12,7 @@ from policy.configuration.unique_names import RuleError
 
 MAX_ROUTER_ID_CHARACTERS: Final = 127
 MAX_PROGRESS_TIMEOUT_S: Final = 86400
+MAX_SHUTDOWN_TIMEOUT_S: Final = 3600
 
 # Polling for longer than a sleep and a wake-up take gains nothing.
 MAX_BUSY_POLL_US: Final = 1000
@@ -105,6 +106,10 @@ class RouterKind(Kind):
         if not isinstance(seconds, int) or not 0 <= seconds <= MAX_PROGRESS_TIMEOUT_S:
             text = f"messageProgressTimeout is a number of seconds from 0 to {MAX_PROGRESS_TIMEOUT_S}, not {seconds}"
             raise misconfigured(text, "messageProgressTimeout")
+        seconds = attributes.get("shutdownTimeout", 0)
+        if not isinstance(seconds, int) or not 0 <= seconds <= MAX_SHUTDOWN_TIMEOUT_S:
+            text = f"shutdownTimeout is a number of seconds from 0 to {MAX_SHUTDOWN_TIMEOUT_S}, not {seconds}"
+            raise misconfigured(text, "shutdownTimeout")
         audit_limits(attributes)
         if (style := attributes.get("timestampFormat")) is not None:
             try:
