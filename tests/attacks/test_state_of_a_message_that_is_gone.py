@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from memory_net import Net, encoded
+from proton import Link
 
 from router.amqp.engine import IncomingWire
 
@@ -41,4 +42,19 @@ def test_a_settled_delivery_is_not_asked_for_its_state(monkeypatch: pytest.Monke
     first.finish()
     net.pump()
     assert [len(body) for body in receiver.bodies] == [LARGE, LARGE]
+    net.nothing_left()
+
+
+def test_a_message_that_is_settled_at_once_is_not_asked_for_its_state_afterwards() -> None:
+    """A small message with a state, to a receiver that takes settled messages only."""
+    net = Net()
+    sender = net.client().sender("a")
+    receiver = net.client().receiver("a", credit=1, snd_settle_mode=Link.SND_SETTLED)
+    net.pump()
+    sending = sender.start()
+    sending.update(666, [1])
+    sender.append(encoded(b"m"))
+    sender.finish()
+    net.pump()
+    assert receiver.bodies == [b"m"]
     net.nothing_left()

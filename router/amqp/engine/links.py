@@ -1218,13 +1218,12 @@ class IncomingWire(_Granting):
                 self._count_untaken()
             return
         _advance(self.link)
-        # The transfer itself has a state. The message may be settled once it is forwarded.
-        has_state = _remote_state(delivery) and not _is_settled(delivery)
-        if _remote_state(delivery) and self.core is not None and self.core.refuses(delivery):
-            return
+        if _remote_state(delivery):
+            if self.core is not None and self.core.refuses(delivery):
+                return
+            if self.on_updated is not None and not _is_settled(delivery):
+                self.on_updated(delivery)  # now, since the message may be settled once it is forwarded
         self.forward(self.core, self.address, delivery, size if size > 0 else 0)
-        if has_state and self.on_updated is not None:
-            self.on_updated(delivery)
         if self.untaken:
             self._count_untaken()
 
