@@ -16,11 +16,12 @@ MAX_USERS = 200
 # Keys of SCRAM are stored beside the hash, so that clients need not send the password.
 SCRAM_HASHES = ("SHA-256",)
 
+# ANONYMOUS is for the listener of a health check. Where a listener has authenticatePeer: yes it is never offered.
 _SASL = """\
 pwcheck_method: auxprop
 auxprop_plugin: userfile
 userfile_path: {path}
-mech_list: EXTERNAL SCRAM-SHA-256 PLAIN
+mech_list: EXTERNAL SCRAM-SHA-256 PLAIN ANONYMOUS
 """
 
 

@@ -22,6 +22,14 @@ listener {
     authenticatePeer: yes
     saslMechanisms: SCRAM-SHA-256 PLAIN
 }
+# That of a health check: the router did not start, since the users left no room for ANONYMOUS.
+listener {
+    name: health
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: no
+    saslMechanisms: ANONYMOUS
+}
 """
 
 
@@ -58,6 +66,7 @@ def test_a_user_of_the_folder_logs_in(daemon: Started, run_dir: Path, tmp_path: 
     assert (status, "mesh-0" in shown) == (0, True)
     assert login("admin", secret)[0] == 1
     assert login("admin@mesh", wrong)[0] == 1
+    assert router.tool("qdstat", "--check", name="health").status == 0
     arguments = Path(f"/proc/{router.process.pid}/cmdline").read_bytes()
     assert b"router.io.daemon" in arguments
     assert b"correct horse" not in arguments
