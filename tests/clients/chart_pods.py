@@ -51,7 +51,7 @@ class Cluster:
             ["unshare", "-rmnu", "sh", "-c", held], stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent
         )
         assert holder.stdout is not None
-        assert holder.stdout.readline() == "ready\n"
+        assert holder.stdout.readline() == "ready\n", "namespaces cannot be made: see `unshare -rmnu`"
         return cls(folder, holder)
 
     def _inside(self, *command: str) -> list[str]:
@@ -63,7 +63,10 @@ class Cluster:
         pod = self.folder / name
         for volume in template["spec"]["volumes"]:
             self._mount(volume, pod / "etc" / volume_folder(container, volume["name"]), objects)
-        (pod / "var").mkdir()
+        # An emptyDir is open to all users.
+        for volume in (pod / "var", run_dir):
+            volume.mkdir()
+            volume.chmod(0o777)
         configuration = pod / "etc" / "router" / "qdrouterd.conf"
         text = configuration.read_text().replace(MOUNTED, f"{pod}/etc").replace("/var/lib/palisade", f"{pod}/var")
         configuration.write_text(text.replace("host: 0.0.0.0", f"host: {address}").replace("127.0.0.1", address))
@@ -74,7 +77,6 @@ class Cluster:
         }
         variables["QDROUTERD_CONF"] = str(configuration)
         variables["QDROUTERD_AUTO_CREATE_SASLDB_SOURCE"] = f"{pod}/etc/sasl-users"
-        run_dir.mkdir()
         entry = (sys.executable, "-m", "router.entry.container", "--run-dir", str(run_dir))
         named = self._inside("unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', name, *entry)
         with (pod / "log").open("wb") as log:
@@ -175,8 +177,8 @@ def publish(target: Path, content: Mapping[str, str]) -> None:
     new = target / f"..{time.monotonic_ns()}"
     new.mkdir()
     for name, text in content.items():
-        (new / name).touch(mode=0o600)
         (new / name).write_text(text)
+        (new / name).chmod(0o440)  # the chart's defaultMode
         if not (target / name).is_symlink():
             (target / name).symlink_to(f"..data/{name}")
     (target / "..new").symlink_to(new.name)

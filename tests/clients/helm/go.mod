@@ -1,5 +1,5 @@
 // Helm, which renders deploy/chart for its tests.
-module palisade/helm
+module palisade.test/helm
 
 go 1.26.0
 

@@ -51,6 +51,7 @@ router {
 policy {
     enableVhostPolicy: yes
     policyDir: /etc/qpid-dispatch/policy
+    # qdpolicy: ignore[PAL055] qdrouterd 1.20 does not read this file
     onPolicyChange: {{ .root.Values.policy.onPolicyChange }}
 }
 
