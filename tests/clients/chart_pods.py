@@ -41,6 +41,7 @@ class Cluster:
     holder: "subprocess.Popen[str]"
     pods: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
+    containers: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)  # command, environment
 
     @classmethod
     def make(cls, folder: Path, hosts: Mapping[str, str]) -> "Cluster":
@@ -79,11 +80,17 @@ class Cluster:
         variables["QDROUTERD_AUTO_CREATE_SASLDB_SOURCE"] = f"{pod}/etc/sasl-users"
         entry = (sys.executable, "-m", "router.entry.container", "--run-dir", str(run_dir))
         named = self._inside("unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', name, *entry)
-        with (pod / "log").open("wb") as log:
-            self.pods[name] = subprocess.Popen(
-                named, cwd=ROOT, env={**os.environ, **variables}, stdout=log, stderr=log, preexec_fn=_die_with_parent
-            )
+        self.containers[name] = (named, {**os.environ, **variables})
         self.addresses[name] = address
+        self.run_container(name)
+
+    def run_container(self, name: str) -> None:
+        """Also again: its volumes are as it left them."""
+        command, environment = self.containers[name]
+        with (self.folder / name / "log").open("wb") as log:
+            self.pods[name] = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=log, preexec_fn=_die_with_parent
+            )
 
     def _mount(self, volume: Mapping[str, Any], target: Path, objects: "Objects") -> None:
         if "emptyDir" in volume:

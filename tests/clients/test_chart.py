@@ -288,6 +288,19 @@ def test_a_client_with_a_certificate_has_a_port_of_its_own(cluster: Cluster) -> 
     assert "user 'server'" in cluster.log("mesh-0")
 
 
+def test_a_container_that_is_started_again_joins_again(cluster: Cluster) -> None:
+    """Its volumes are not new, and its neighbours and the edge have lost their connections."""
+    cluster.pods["mesh-0"].terminate()
+    assert cluster.pods["mesh-0"].wait(20) == 0
+    cluster.run_container("mesh-0")
+
+    def peers() -> set[str]:
+        status, shown = cluster.run("qdmanage", *local("mesh-0"), "query", "--type", "connection")
+        return {each["container"] for each in json.loads(shown)} if status == 0 else set()
+
+    assert eventually(lambda: peers() >= {"mesh-1", "mesh-2", EDGE}), cluster.log("mesh-0")
+
+
 def test_a_changed_policy_is_in_force_without_a_restart(cluster: Cluster, render: Render) -> None:
     """The last test of the cluster: afterwards the administrator may do nothing at mesh-1."""
     assert eventually(lambda: cluster.run("qdstat", *admin(cluster, "mesh-1"), "-g")[0] == 0), cluster.log("mesh-1")
