@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from auth import qdcerts
 from auth.verifiers import qdpasswd
 from policy.cli import main as qdpolicy
+from router.entry import container
 from router.tools import qdmanage, qdreceive, qdsend, qdstat
 from spark import cli as qdaudit
 
@@ -15,6 +16,7 @@ Parser = argparse.ArgumentParser
 def parsers() -> Mapping[str, Parser]:
     """Returns parsers by name of the command: all except the daemons, whose options are parsed by getopt."""
     return {
+        "qdrouterd-entry": container.parser(),
         "qdstat": qdstat.parser(),
         "qdmanage": qdmanage.parser(),
         "qdsend": qdsend.parser(),

@@ -49,7 +49,7 @@ CLIENT_TOOLS = {
     "npm": "npm",
     "javac": "openjdk-17-jdk-headless",
     "mvn": "maven",
-    "go": "golang (1.25 or newer)",
+    "go": "golang (1.26 or newer)",
     "cargo": "cargo (1.85 or newer)",
 }
 # Images for containers set this. Each worker would compile every test again (9 s of processor time), and each daemon

@@ -97,6 +97,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("policy", "policy.files.regular", "auth.credentials", "router.amqp.buffers", "router.core.work"),
         *ROUTER_VOCABULARY,
     ),
+    # Starts the program in a container: it prepares files, and becomes the daemon.
+    "router.entry": ("schemas", "auth", "auth.verifiers", "policy.files.regular", "router.io", *ROUTER_VOCABULARY),
     # The program itself; its name is what unit files and scripts start.
     "router.io.daemon": (
         *("policies", "policy.configuration", "policy.printing", "router.control", "router.management", "router.io"),

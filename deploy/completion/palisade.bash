@@ -5,6 +5,7 @@ _palisade_options() {
     case "$1" in
         "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help --check" ;;
         "qdauthd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help --check" ;;
+        "qdrouterd-entry") echo "-h --help --version -c --config --users --run-dir" ;;
         "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --check --all-routers -r --router -d --edge-router --limit --csv --dot --watch -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
         "qdsend") echo "-h --help --version -a --address -c --count -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file --body --stdin --subject --durable" ;;
@@ -53,6 +54,9 @@ _palisade_values() {
         "qdauthd -I"|"qdauthd --include") echo "FILES" ;;
         "qdauthd -P"|"qdauthd --pidfile") echo "FILES" ;;
         "qdauthd -U"|"qdauthd --user") echo "NOTHING" ;;
+        "qdrouterd-entry -c"|"qdrouterd-entry --config") echo "FILES" ;;
+        "qdrouterd-entry --users") echo "FILES" ;;
+        "qdrouterd-entry --run-dir") echo "FILES" ;;
         "qdstat --check") echo "NOTHING" ;;
         "qdstat -r"|"qdstat --router") echo "NOTHING" ;;
         "qdstat -d"|"qdstat --edge-router") echo "NOTHING" ;;
@@ -308,4 +312,4 @@ _palisade() {
     esac
 }
 
-complete -F _palisade qdrouterd qdauthd qdstat qdmanage qdsend qdreceive qdcerts qdpasswd qdpolicy qdaudit
+complete -F _palisade qdrouterd qdauthd qdrouterd-entry qdstat qdmanage qdsend qdreceive qdcerts qdpasswd qdpolicy qdaudit

@@ -16,7 +16,7 @@ from command_lines import parsers, verbs_of  # noqa: E402
 from router.io.options import AUTH_SERVICE, ROUTER, usage  # noqa: E402
 
 _DAEMONS = {"qdrouterd": ROUTER, "qdauthd": AUTH_SERVICE}
-_OF_OPERATORS = ("qdrouterd", "qdauthd", "qdstat", "qdmanage")
+_OF_OPERATORS = ("qdrouterd", "qdrouterd-entry", "qdauthd", "qdstat", "qdmanage")
 _SEE_ALSO = r"""
 .SH SEE ALSO
 .BR qdrouterd.conf (5)

@@ -44,7 +44,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache" / "clients"
 NODE_MODULES = ROOT / "tests" / "interop" / "node_modules"
-BUILD_LIMIT_S = 600.0
+BUILD_LIMIT_S = 1200.0  # Helm is large
 REPLY_LIMIT_S = 40.0
 STOP_LIMIT_S = 10.0
 MAVEN = ("mvn", "-q", "-B", "-ntp", "-Dbuild.folder={out}", "compile")
@@ -90,9 +90,15 @@ RECIPES: Mapping[str, Recipe] = {
         environment={"NODE_PATH": str(NODE_MODULES)},
     ),
     "goamqp": Recipe(
-        tools={"go": "golang (1.25 or newer)"},
+        tools={"go": "golang (1.26 or newer)"},
         build=("go", "build", "-trimpath", "-o", "{out}/client", "."),
         start=("{out}/client",),
+    ),
+    # No client: it renders deploy/chart.
+    "helm": Recipe(
+        tools={"go": "golang (1.26 or newer)"},
+        build=("go", "build", "-ldflags=-s", "-o", "{out}/helm", "helm.sh/helm/v3/cmd/helm"),
+        start=("{out}/helm",),
     ),
     "qpidjms": Recipe(tools=MAVEN_TOOLS, build=MAVEN, start=JAVA),
     "protonj2": Recipe(tools=MAVEN_TOOLS, build=MAVEN, start=JAVA),
