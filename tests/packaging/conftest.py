@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy_of_checkout(source)
     for name in CONSOLE:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text("built")
+        (source / name).write_text("<title>Palisade Router</title>")
     pip("wheel", "-q", "--no-deps", "--wheel-dir", built, source)
     (found,) = built.glob("palisade_router-*.whl")
     return found
