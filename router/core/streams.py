@@ -24,7 +24,7 @@ from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
 from router.core.parts import Parts, Place
 from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
-from router.core.weights import STREAMED_BYTES
+from router.core.weights import LARGE_BYTES, STREAMED_BYTES
 from router.values import Condition, DeliveryState, Handle
 
 # The sender is held back if this number of bytes waits for one receiver. Attack: a fast sender fills our memory through
@@ -202,7 +202,8 @@ class Leg:
         self._leave()
         if handle in out.unsettled:
             # The copy is complete. If there are several copies, its receiver may have decided before its end.
-            out.weigh(handle, stream.piece_bytes)
+            if stream.piece_bytes > LARGE_BYTES:
+                out.weigh(handle, stream.piece_bytes)
             if not stream.has_one_copy:
                 self._decide(out.wire.remote_state(handle))
         else:
@@ -345,7 +346,9 @@ class Stream(Copies):
         self.own_bytes = sum([len(leg.own) for leg in self.legs])
         self._charged = 0  # bytes
         each = min(_PIECES_BYTES // len(copies), _MOST_OF_A_PIECE)
-        self.piece_bytes = STREAMED_BYTES if len(copies) == 1 else max(each, _LEAST_OF_A_PIECE)
+        most = STREAMED_BYTES if len(copies) == 1 else max(each, _LEAST_OF_A_PIECE)
+        # A message that has come whole is a stream because of its state: the engine never holds more than the message.
+        self.piece_bytes = most if link.wire.is_partial(source) else min(most, len(whole))
         link.delivery_count += 1
         link.presettled += self.is_settled
         for leg in self.legs:

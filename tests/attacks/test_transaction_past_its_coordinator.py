@@ -17,6 +17,7 @@ from router.amqp.codec import encode_message
 from router.connection.auto_links import Place
 from router.connection.link_routes import LinkRoute, key_of
 from router.core import coordinators
+from router.core.budget import RECORD_BYTES
 from router.values import Described, ulong
 
 DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = range(0x31, 0x35)
@@ -430,4 +431,28 @@ def test_a_coordinator_gets_nothing_that_the_router_cannot_read(payload: bytes) 
     net.pump()
     assert link.outcomes[-1] == REJECTED
     assert len(receiver_of(net.clients[0]).complete) == 1
+    net.no_errors()
+
+
+def test_a_small_message_of_a_transaction_costs_no_more_than_another() -> None:
+    """Each was charged as the beginning of a message of 128 KiB, until the container gave its outcome."""
+    net = Net()
+    route(net, "queue", "broker")
+    route(net, "$coordinator", "broker")
+    container = net.client("broker", role="route-container")
+    net.pump()
+    client = net.client()
+    declare(client, container)
+    sender = client.sender("queue")
+    net.pump()
+    receiver = receiver_of(container)
+    receiver.accepts = False
+    receiver.flow(100)
+    net.pump()
+    levels = [level for end in (container, client) for level in net.peer(end).attachment.account.levels]
+    before = [level.held for level in levels]
+    for _ in range(100):
+        send_on(net, sender, is_settled=False, size=100)
+    assert len(receiver.complete) == 100
+    assert max(level.held - held for level, held in zip(levels, before, strict=True)) <= 100 * RECORD_BYTES
     net.no_errors()
