@@ -234,9 +234,7 @@ class RoutedOut(_Routed, OutLink):
         The engine may have released the delivery of a large message before its turn comes.
         """
         if isinstance(item.leg, Leg):
-            wire, source = self.path.inward.wire, item.leg.stream.source
-            item.leg.tag = wire.tag(source)
-            item.leg.state = wire.state(source)
+            item.leg.tag = self.path.inward.wire.tag(item.leg.stream.source)
         super().enqueue(item)
 
     def occupy(self, leg: Growing) -> None:

@@ -60,7 +60,7 @@ class Leg:
     Later the engine may have used the object for another delivery.
     """
 
-    __slots__ = ("handle", "is_decided", "is_over", "out", "own", "place", "state", "stream", "tag")
+    __slots__ = ("handle", "has_waited", "is_decided", "is_over", "out", "own", "place", "state", "stream", "tag")
 
     def __init__(self, stream: "Stream", out: OutLink, own: bytes, replaced: int) -> None:
         """Sets up a copy that has not started.
@@ -73,6 +73,7 @@ class Leg:
         # The tag and state that the sender gave, if the copy keeps them and has to wait.
         self.tag: bytes | None = None
         self.state: DeliveryState | None = None
+        self.has_waited = False
         self.is_over = False  # sent, aborted or lost: takes nothing more
         self.is_decided = False  # its receiver has given the outcome, which counts when the copy has ended
         self.own = own
@@ -98,7 +99,7 @@ class Leg:
         stream = self.stream
         if self.state is not None:
             self.out.wire.give_state(handle, self.state)
-        elif stream.has_source and (state := stream.link.wire.remote_state(stream.source)):
+        elif not self.has_waited and (state := stream.link.wire.remote_state(stream.source)):
             self.out.wire.relay_state(handle, stream.source, state)
 
     def feed(self) -> bool:
@@ -357,17 +358,14 @@ class Stream(Copies):
             if leg.out.room > 0:
                 leg.start()
             else:
+                # Attack: a transaction that the sender names while the message waits: no check looks at that.
+                leg.has_waited, leg.state = True, link.wire.state(source)
                 leg.out.enqueue(Queued(leg, source, self.since_s, b"", self.is_settled, Charge(link, 0), leg))
         self._charge()
 
     @property
     def engine(self) -> Engine:
         return self.link.engine
-
-    @property
-    def has_source(self) -> bool:
-        """True while `source` is this message: a settled one is released when its end has arrived."""
-        return self.wants_outcome and self.link.is_open and not (self.is_settled and self.is_complete)
 
     @property
     def has_one_copy(self) -> bool:

@@ -7,6 +7,7 @@ transactions loses or doubles messages, and gets no error.
 from typing import Any
 
 import pytest
+from frames_attacker import wire
 from memory_net import ACCEPTED, MODIFIED, REJECTED, Client, Fleet, Net, Receiver, Sender, Sending
 from memory_net.containers import receiver_of, sender_of
 from memory_net.ends import encoded
@@ -455,4 +456,44 @@ def test_a_small_message_of_a_transaction_costs_no_more_than_another() -> None:
         send_on(net, sender, is_settled=False, size=100)
     assert len(receiver.complete) == 100
     assert max(level.held - held for level, held in zip(levels, before, strict=True)) <= 100 * RECORD_BYTES
+    net.no_errors()
+
+
+@pytest.mark.parametrize("is_routed", [False, True])
+def test_no_message_that_waits_is_drawn_into_a_transaction(is_routed: bool) -> None:
+    """A Disposition for a message that has not come whole was not judged, and its state left with the message."""
+    net = Net()
+    if is_routed:
+        route(net, "a", "broker")
+        container = net.client("broker", role="route-container")
+    else:
+        receiver = net.client().receiver("a", credit=0)
+    net.pump()
+    sender = net.client().sender("a")
+    net.pump()
+    if is_routed:
+        receiver = receiver_of(container)
+        receiver.accepts = False
+        receiver.flow(100)
+        net.pump()
+        container.stop_reading()
+        while not net.peer(container).attachment.is_blocked:
+            sender.send(bytes(FILLER), is_settled=True)
+            net.pump()
+    number, payload = len(sender.sent), _message(LARGE)
+    sender.start()
+    sender.append(payload[:200_000])
+    net.pump()
+    state = wire.described(TRANSACTIONAL, wire.list_of(wire.binary(b"txn-1")))
+    sender.client.say(wire.frame(wire.disposition(is_receiver=False, first=number, is_settled=False, state=state)))
+    if is_routed:
+        container.resume_reading()
+    else:
+        receiver.flow(1)
+    net.pump()
+    sender.append(payload[200_000:])
+    sender.finish()
+    net.pump()
+    assert len(receiver.complete[-1].body) == LARGE
+    assert not any(transfer[7] for transfer in receiver.client.frames("transfer"))
     net.no_errors()
