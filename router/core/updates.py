@@ -85,7 +85,8 @@ class Updates:
             if out.queue:
                 if settled:
                     out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
-                out.queue = deque(self._with_state(item, updated) for item in out.queue)
+                if len(settled) < len(updated):
+                    out.queue = deque(self._with_state(item, updated) for item in out.queue)
 
     def _with_state(self, item: Queued, updated: set[Handle]) -> Queued:
         """Returns the queued copy, marked to take the sender's state when it leaves."""
